@@ -32,7 +32,8 @@ ARM_SYSROOT = "/usr/aarch64-linux-gnu"
 """Inside the image: the AArch64 libraries; what `qemu-aarch64 -L` wants."""
 
 OWN_DIRECTORIES = frozenset(
-    "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var".split()
+    ("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt")
+    + ("opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var")
 )
 """Top-level directories of the image: no mount may point into them."""
 
@@ -65,12 +66,12 @@ class Mount:
             raise EngineError(msg)
         if target.parts[1] in OWN_DIRECTORIES:
             msg = (
-                f"mount target {self.target} lies in the image's own /{target.parts[1]}; nothing was started. "
-                "Use another top-level directory, such as /lab"
+                f"mount target {self.target} lies in the image's own /{target.parts[1]}; "
+                "nothing was started. Use another top-level directory, such as /lab"
             )
             raise EngineError(msg)
         if not self.source.exists():
-            msg = f"{self.source} does not exist, so it cannot be mounted at {self.target}; nothing was started"
+            msg = f"{self.source} does not exist and cannot be mounted at {self.target}; nothing was started"
             raise EngineError(msg)
 
 
