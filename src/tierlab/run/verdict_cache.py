@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Verdicts kept by content: a cell whose every input is unchanged is not executed again.
+
+One file a lane under `<cache>/verdicts/`, named by the hash of everything that the lane's verdicts depend on.
+The first line holds the parts of the key in clear, the others are records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tierlab.errors import StoreError
+from tierlab.judge.verdict import Verdict
+from tierlab.run.appendlog import AppendLog
+from tierlab.run.record import SCHEMA, CellRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+REUSABLE = frozenset(
+    {Verdict.PASS, Verdict.FAIL, Verdict.VACUOUS, Verdict.DRIFT, Verdict.GUARD, Verdict.ABI},
+)
+"""Verdicts that follow from the inputs alone. The others may come from the circumstances
+(a crash or a hang from memory pressure, untested and unbuildable from infrastructure): they are asked again."""
+
+_log = logging.getLogger(__name__)
+
+
+def lane_hash(parts: Mapping[str, str]) -> str:
+    """The key of a lane: sha256 over its named parts, whatever their order.
+
+    The parts must name everything a verdict depends on: build and harness digests, emulator identity,
+    profile definition, judge version, seed … What only labels the record (`expected`, `reason`) stays out.
+    """
+    text = json.dumps({"schema": str(SCHEMA), **parts}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class VerdictCache:
+    """The verdicts under `root` (`cache_root() / "verdicts"`); safe for several processes at once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, parts: Mapping[str, str]) -> Path:
+        return self.root / f"{lane_hash(parts)}.jsonl"
+
+    def load(self, parts: Mapping[str, str]) -> dict[str, CellRecord]:
+        """Cell id → its record, marked `cached` and with no cost, for a lane with this key.
+
+        `expected` and `reason` are those of the run that stored it: set the current declaration with
+        `record.expecting(...)`. A damaged line, or a file of another version, is a miss and no error.
+        """
+        path = self.path(parts)
+        try:
+            lines = path.read_bytes().split(b"\n")
+            os.utime(path)  # prune() takes the least recently used first
+        except OSError:
+            return {}
+        found: dict[str, CellRecord] = {}
+        for line in lines:
+            if not line or line.startswith(b'{"key"'):
+                continue
+            try:
+                record = CellRecord.from_line(line, str(path))
+            except (ValueError, StoreError):
+                continue
+            found[record.cell] = replace(record, cached=True, wall_ms=0.0, kernel_ms=0.0)
+        return found
+
+    def store(self, parts: Mapping[str, str], records: Iterable[CellRecord]) -> int:
+        """Keep the reusable ones among `records`; returns how many.
+
+        A cache that cannot be written costs time, never a run: the reason is logged and 0 returned.
+        """
+        lines = [record.to_line() for record in records if record.verdict in REUSABLE and not record.cached]
+        if not lines:
+            return 0
+        path = self.path(parts)
+        head = b""
+        if not path.exists():  # two writers at once may both write it; readers skip it wherever it stands
+            head = json.dumps({"key": dict(parts)}, separators=(",", ":")).encode() + b"\n"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            log = AppendLog(path)
+            try:
+                log.append(head + b"".join(lines))
+            finally:
+                log.close()
+        except (OSError, StoreError) as error:
+            _log.warning("verdict cache not written, these cells will run again: %s", error)
+            return 0
+        return len(lines)
+
+    def prune(self, max_bytes: int) -> int:
+        """Delete the least recently used lanes until at most `max_bytes` remain; returns the bytes freed.
+
+        A lane that another process appends to at that moment loses cached verdicts, never results.
+        """
+        entries = []
+        for path in self.root.glob("*.jsonl"):
+            try:
+                entries.append((path.stat().st_mtime_ns, path.stat().st_size, path))
+            except FileNotFoundError:
+                continue
+        excess = sum(size for _, size, _ in entries) - max_bytes
+        freed = 0
+        for _, size, path in sorted(entries):
+            if freed >= excess:
+                break
+            path.unlink(missing_ok=True)
+            freed += size
+        return freed
