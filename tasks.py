@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""What a person types: `invoke --list`, `invoke --help matrix`. Each task is one call into `tierlab.cli`."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from tierlab import cli
+
+cli.install_exit_contract()
+
+# Invoke fills an iterable option with a list and leaves None where it was not given.
+Many = list[str] | None
+REPEATABLE = ["only", "profile", "type", "path", "suite"]
+SELECTION_HELP = {
+    "preset": "Preset of matrix.yaml: quick, default or full.",
+    "only": "Glob on cell ids, e.g. 'ggml.mul_mat/iq4_*/*'; may be given several times.",
+    "profile": "Profile name or glob; may be given several times.",
+    "type": "Weight type or glob; may be given several times.",
+    "path": "default, repack or kleidiai; may be given several times.",
+    "suite": "Suite name or glob; may be given several times.",
+    "build": "Comma-separated builds: stock, patched (user is implied by --llama-cpp).",
+    "llama-cpp": "Path of a llama.cpp tree to test as build 'user'; it is never written to.",
+    "shard": "i/n: the i-th of n disjoint parts of the selection.",
+    "file": "The matrix file.",
+}
+ENGINE_HELP = {"engine": "docker, rootfs or native; chosen by itself where absent."}
+RUN_HELP = {
+    **ENGINE_HELP,
+    "seed": "Seed of all inputs; printed in every report.",
+    "jobs": "Lanes that run at once (default: one for each processor).",
+    "fresh": "Run every cell again, cached verdicts or not.",
+    "reports": "Folder that receives the run's folder.",
+}
+
+
+@task(default=True, iterable=REPEATABLE, help={**SELECTION_HELP, **RUN_HELP})
+def matrix(
+    _: Context,
+    preset: str = "default",
+    only: Many = None,
+    profile: Many = None,
+    type: Many = None,
+    path: Many = None,
+    suite: Many = None,
+    build: str = "",
+    llama_cpp: str = "",
+    shard: str = "",
+    file: str = "matrix.yaml",
+    engine: str = "",
+    seed: str = "",
+    jobs: str = "",
+    fresh: bool = False,
+    reports: str = "reports",
+) -> None:
+    """Build the image and the kernels, run the matrix, write the report."""
+    selection = cli.selection(preset, only, profile, type, path, suite, build, llama_cpp, shard, file)
+    cli.finish(cli.matrix, selection, engine, seed, jobs, fresh, reports)
+
+
+@task(iterable=REPEATABLE, help={**SELECTION_HELP, "count": "Print only the numbers."})
+def cells(
+    _: Context,
+    preset: str = "default",
+    only: Many = None,
+    profile: Many = None,
+    type: Many = None,
+    path: Many = None,
+    suite: Many = None,
+    build: str = "",
+    llama_cpp: str = "",
+    shard: str = "",
+    file: str = "matrix.yaml",
+    count: bool = False,
+) -> None:
+    """List the cells that `matrix` would run, without running them."""
+    selection = cli.selection(preset, only, profile, type, path, suite, build, llama_cpp, shard, file)
+    cli.finish(cli.cells, selection, count)
+
+
+@task(help=ENGINE_HELP)
+def image(_: Context, engine: str = "") -> None:
+    """Build the toolchain image, or say that it is up to date."""
+    cli.finish(cli.image, engine)
+
+
+@task(
+    help={
+        **ENGINE_HELP,
+        "build": SELECTION_HELP["build"],
+        "llama-cpp": SELECTION_HELP["llama-cpp"],
+        "march": "Build one backend with this -march instead of all loadable variants.",
+    }
+)
+def build(_: Context, build: str = "", llama_cpp: str = "", engine: str = "", march: str = "") -> None:
+    """Fetch, patch and compile llama.cpp and the harness."""
+    cli.finish(cli.build, build, llama_cpp, engine, march)
+
+
+@task(help={"run": "Run folder to render again, or several, comma-separated, to merge into one."})
+def report(_: Context, run: str = "reports/latest") -> None:
+    """Write the reports of a run again, or merge the runs of several shards into one."""
+    cli.finish(cli.report, run)
+
+
+@task(help=ENGINE_HELP)
+def doctor(_: Context, engine: str = "") -> None:
+    """Say what is found on this machine, what is missing and what to do about it."""
+    cli.finish(cli.doctor, engine)
+
+
+@task(help={"unit": "Only what needs no engine.", "k": "Passed to pytest's -k."})
+def test(_: Context, unit: bool = False, k: str = "") -> None:
+    """Run the project's own checks: ruff, mypy, unit, integration and must-fail tests."""
+    cli.finish(cli.test, unit, k)
+
+
+@task(help={"what": "builds, verdicts, reports or all (that also drops the image and the sources)."})
+def clean(_: Context, what: str = "builds") -> None:
+    """Delete caches or reports; --what says which."""
+    cli.finish(cli.clean, what)
