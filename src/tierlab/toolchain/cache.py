@@ -7,11 +7,14 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tierlab.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PARTIAL_MARK = ".partial-"
 
@@ -78,7 +81,7 @@ def built_whole(final: Path) -> Iterator[Path]:
 
 def sweep_partials(directory: Path) -> list[Path]:
     """Remove what a died lab left half-made in `directory`; call it under the lock."""
-    leftovers = [entry for entry in directory.glob(f"*{PARTIAL_MARK}*")]
+    leftovers = list(directory.glob(f"*{PARTIAL_MARK}*"))
     for leftover in leftovers:
         remove_tree(leftover)
     return leftovers

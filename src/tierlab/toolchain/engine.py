@@ -32,8 +32,8 @@ ARM_SYSROOT = "/usr/aarch64-linux-gnu"
 """Inside the image: the AArch64 libraries; what `qemu-aarch64 -L` wants."""
 
 OWN_DIRECTORIES = frozenset(
-    ("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt")
-    + ("opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var")
+    {"bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt"}
+    | {"opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var"}
 )
 """Top-level directories of the image: no mount may point into them."""
 
