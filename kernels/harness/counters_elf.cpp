@@ -5,7 +5,6 @@
 #include <cstring>
 #include <elf.h>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <tuple>
 
@@ -16,9 +15,11 @@ namespace {
 class Bytes {
 public:
     explicit Bytes(const std::string & path) : path_(path) {
-        std::ifstream in(path, std::ios::binary);
-        data_.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-        if (data_.empty()) {
+        std::ifstream in(path, std::ios::binary | std::ios::ate);
+        const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
+        data_.resize(static_cast<std::size_t>(std::max<std::streamoff>(size, 0)));
+        in.seekg(0);
+        if (data_.empty() || !in.read(data_.data(), size)) {
             fail("cannot be read");
         }
     }
@@ -147,13 +148,12 @@ void fill_missing_sizes(std::vector<ElfFunction> & functions, const std::vector<
 
 } // namespace
 
-std::vector<std::uint32_t> ElfImage::words(std::uint64_t address, std::uint64_t size) const {
+ElfWords ElfImage::words(std::uint64_t address, std::uint64_t size) const {
     for (const auto & section : code) {
         const std::uint64_t bytes = 4 * section.words.size();
         if (address >= section.address && address - section.address <= bytes &&
             size <= bytes - (address - section.address) && address % 4 == 0) {
-            const auto first = section.words.begin() + static_cast<std::ptrdiff_t>((address - section.address) / 4);
-            return {first, first + static_cast<std::ptrdiff_t>(size / 4)};
+            return {section.words.data() + (address - section.address) / 4, static_cast<std::size_t>(size / 4)};
         }
     }
     return {};

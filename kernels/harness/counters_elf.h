@@ -3,6 +3,7 @@
 // symbol table, and nowhere in memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,13 +23,19 @@ struct ElfCode {
     std::vector<std::uint32_t> words;
 };
 
+// Instructions of the file that holds them.
+struct ElfWords {
+    const std::uint32_t * first = nullptr;
+    std::size_t count = 0;
+};
+
 struct ElfImage {
     std::vector<ElfFunction> functions; // by address, then name
     std::vector<ElfCode> code;
     bool branch_targets_guarded = false; // linked for BTI: its code is mapped with PROT_BTI where there is BTI
 
-    // The `size` / 4 instructions at a linked address; empty if they are not all code of this file.
-    std::vector<std::uint32_t> words(std::uint64_t address, std::uint64_t size) const;
+    // The `size` / 4 instructions at a linked address; none if they are not all code of this file.
+    ElfWords words(std::uint64_t address, std::uint64_t size) const;
 };
 
 // Throws std::runtime_error (one line) if the file cannot be read or is no AArch64 ELF file.

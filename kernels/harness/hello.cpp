@@ -41,7 +41,7 @@ void add_type(Record & record, ggml_type type, const ggml_type_traits_cpu * trai
 
 }  // namespace
 
-Record hello(const std::string & build_id, const Backend & backend, int watched_kernels) {
+Record hello(const std::string & build_id, const Backend & backend, const ReceiptState & receipt) {
     Record record;
     record.add("protocol", protocol_version);
     record.add("build", build_id);
@@ -53,7 +53,13 @@ Record hello(const std::string & build_id, const Backend & backend, int watched_
     for (const std::string & name : backend.extra_buffer_types()) {
         record.add("buft", name);
     }
-    record.add("kernels", watched_kernels);
+    record.add("kernels", receipt.watched);
+    if (!receipt.error.empty()) {
+        record.add("counters_error", receipt.error);
+    }
+    for (const auto & kernel : receipt.refused) {
+        record.add("uncounted", kernel.first + " " + kernel.second);
+    }
     for (const ggml_type type : known_types()) {
         add_type(record, type, backend.traits(type));
     }

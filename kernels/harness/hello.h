@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend.h"
+#include "receipt.h"
 #include "record.h"
 
 #include <string>
@@ -11,6 +12,6 @@ namespace tierlab {
 constexpr int protocol_version = 1;
 
 // The first record of a session: who is here, on what CPU, with what backend.
-Record hello(const std::string & build_id, const Backend & backend, int watched_kernels);
+Record hello(const std::string & build_id, const Backend & backend, const ReceiptState & receipt);
 
 }  // namespace tierlab

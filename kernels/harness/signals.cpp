@@ -5,6 +5,7 @@
 #include "signals.h"
 
 #include "guarded.h"
+#include "receipt.h"
 
 #include <atomic>
 #include <csignal>
@@ -140,6 +141,11 @@ const char * base_name(const char * path) {
 }
 
 void add_place(Line & line, uintptr_t address) {
+    // An illegal first instruction of a counted function faults in its counter's code.
+    if (const char * counted = receipt_symbol_at(address)) {
+        line.text("in ").text(counted).text("+0x0 (instruction ");
+        return;
+    }
     Dl_info info = {};
     if (dladdr(reinterpret_cast<void *>(address), &info) == 0 || info.dli_fname == nullptr) {
         line.text("in ?+0x0 (instruction ");
