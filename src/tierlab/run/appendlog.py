@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tierlab.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -75,13 +75,13 @@ class AppendLog:
             self._fd = -1
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
     """Write `path` in one step: a reader sees the old content or the new, also after a crash."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with explained(path, "write"):
         try:
             with draft.open("wb") as stream:
-                stream.write(data)
+                stream.writelines(chunks)
                 stream.flush()
                 os.fsync(stream.fileno())
             draft.replace(path)

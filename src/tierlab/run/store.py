@@ -120,13 +120,13 @@ class Store:
 
     def write_cells(self, ids: Iterable[str]) -> None:
         """Note which cells were asked for, so that those without an answer can be named (`untested`)."""
-        replace_file(self.run_dir / CELLS, "".join(f"{cell}\n" for cell in ids).encode())
+        replace_file(self.run_dir / CELLS, (f"{cell}\n".encode() for cell in ids))
 
 
 def write_run_info(run_dir: Path, info: RunInfo) -> None:
     """Replace `run.json` as a whole. Raises StoreError."""
     text = json.dumps(info.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-    replace_file(run_dir / RUN, text.encode("utf-8", "backslashreplace") + b"\n")
+    replace_file(run_dir / RUN, (text.encode("utf-8", "backslashreplace"), b"\n"))
 
 
 def read_run_info(run_dir: Path) -> RunInfo:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 REUSABLE = frozenset(
     {Verdict.PASS, Verdict.FAIL, Verdict.VACUOUS, Verdict.DRIFT, Verdict.GUARD, Verdict.ABI},
 )
-"""Verdicts that follow from the inputs alone. The others may come from the circumstances
-(a crash or a hang from memory pressure, untested and unbuildable from infrastructure): they are asked again."""
+"""Verdicts that follow from the inputs alone. The others may come from the circumstances (a crash or a hang
+from memory pressure, untested and unbuildable from infrastructure), so their cells run again."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""What is not plainly a pass: outcomes, cells that most likely share one fault, dependence on threads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tierlab.judge.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierlab.run.record import CellRecord
+
+
+class Outcome(StrEnum):
+    """A verdict held against its declaration; each cell has exactly one."""
+
+    PASS = "pass"
+    DECLARED = "declared"
+    """Another verdict than pass, and the matrix declares just that one, with a reason."""
+    CURED = "cured"
+    """Declared faulty, but it passes: the declaration is out of date."""
+    UNEXPECTED = "unexpected"
+    UNDETERMINED = "undetermined"
+    """Untested or unbuildable: nothing is known of the kernel."""
+
+
+def outcome(record: CellRecord) -> Outcome:
+    if record.as_expected:
+        return Outcome.PASS if record.verdict is Verdict.PASS else Outcome.DECLARED
+    if record.undetermined:
+        return Outcome.UNDETERMINED
+    return Outcome.CURED if record.verdict is Verdict.PASS else Outcome.UNEXPECTED
+
+
+@dataclass(frozen=True)
+class FaultGroup:
+    """Cells with the same verdict on the same suite, type, path and build: most likely one fault.
+
+    `records` are sorted worst first; the first stands for the group.
+    """
+
+    records: tuple[CellRecord, ...]
+
+    @property
+    def example(self) -> CellRecord:
+        return self.records[0]
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        return tuple(sorted({record.profile for record in self.records}))
+
+    @property
+    def title(self) -> str:
+        one = self.example
+        return f"{one.suite} {one.type} {one.path} ({one.build})"
+
+
+@dataclass(frozen=True)
+class ThreadDependence:
+    """One problem on one path and profile whose output bytes differ with the thread count."""
+
+    cell: str
+    threads: tuple[int, ...]
+    digests: tuple[str, ...]
+    declared: str
+
+
+SEVERITY = {
+    verdict: rank
+    for rank, verdict in enumerate(
+        (
+            Verdict.GUARD,
+            Verdict.ABI,
+            Verdict.CRASH,
+            Verdict.FAIL,
+            Verdict.TIMEOUT,
+            Verdict.VACUOUS,
+            Verdict.DRIFT,
+            Verdict.UNBUILDABLE,
+            Verdict.UNTESTED,
+            Verdict.PASS,
+        )
+    )
+}
+"""Rank of each verdict, 0 the worst."""
+
+
+def severity(record: CellRecord) -> tuple[int, float, str]:
+    """Sort key, worst first: by how much is wrong, then by share of the budget (NaN outputs on top)."""
+    share = math.inf if math.isnan(record.share) else record.share
+    return SEVERITY[record.verdict], -share, record.cell
+
+
+def fault_groups(records: Iterable[CellRecord]) -> dict[Outcome, list[FaultGroup]]:
+    found: dict[tuple[Outcome, tuple[str, ...]], list[CellRecord]] = {}
+    for record in records:
+        result = outcome(record)
+        if result is not Outcome.PASS:
+            # Declared faults with different reasons are different faults.
+            alike = (record.verdict, record.suite, record.type, record.path, record.build, record.reason)
+            found.setdefault((result, alike), []).append(record)
+    groups: dict[Outcome, list[FaultGroup]] = {}
+    for (result, _), members in found.items():
+        groups.setdefault(result, []).append(FaultGroup(tuple(sorted(members, key=severity))))
+    for listed in groups.values():
+        listed.sort(key=lambda group: severity(group.example))
+    return groups
+
+
+def thread_dependence(records: Iterable[CellRecord]) -> list[ThreadDependence]:
+    alike: dict[tuple[str, ...], list[CellRecord]] = {}
+    for record in records:
+        if record.digest:
+            key = (record.suite, record.type, record.shape, record.inputs, record.path, record.build)
+            alike.setdefault((*key, record.profile), []).append(record)
+    found = []
+    for members in alike.values():
+        if len({record.digest for record in members}) > 1:
+            members.sort(key=lambda record: record.threads)
+            found.append(
+                ThreadDependence(
+                    cell=members[0].cell,
+                    threads=tuple(record.threads for record in members),
+                    digests=tuple(record.digest for record in members),
+                    declared=next((record.reason for record in members if record.reason), ""),
+                )
+            )
+    return sorted(found, key=lambda entry: entry.cell)
