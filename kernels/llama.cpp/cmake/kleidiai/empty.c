@@ -1,0 +1,2 @@
+/* SPDX-License-Identifier: MIT */
+typedef int tierlab_kleidiai_is_packaged;
