@@ -20,13 +20,10 @@ from typing import TYPE_CHECKING
 
 from tierlab.errors import EngineError
 from tierlab.toolchain.capture import Capture
-from tierlab.toolchain.engine import BASE_ENVIRONMENT, Limits, Mount
+from tierlab.toolchain.engine import BASE_ENVIRONMENT, HOUSEKEEPING_PROCESSES, TMP_BYTES, Limits, Mount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-TMP_BYTES = 1 << 30
-"""Size of the private /tmp."""
 
 GRACE_SECONDS = 5.0
 
@@ -68,7 +65,7 @@ def limited(argv: Sequence[str], limits: Limits) -> list[str]:
     return [
         "prlimit",
         f"--data={limits.memory_bytes}",
-        f"--nproc={limits.processes}",
+        f"--nproc={limits.processes + HOUSEKEEPING_PROCESSES}",
         "--core=0",
         "--",
         *argv,

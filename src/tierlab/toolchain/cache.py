@@ -129,5 +129,6 @@ def require_space(directory: Path, needed: int, purpose: str) -> None:
 
 
 def is_disk_full(text: str) -> bool:
-    """Whether a tool's output says that the disk (or a quota) is full."""
-    return os.strerror(errno.ENOSPC) in text or os.strerror(errno.EDQUOT) in text or "ENOSPC" in text
+    """Whether a tool's output says that the disk (or a quota) is full; tools differ in capitals."""
+    words = text.lower()
+    return any(os.strerror(number).lower() in words for number in (errno.ENOSPC, errno.EDQUOT))

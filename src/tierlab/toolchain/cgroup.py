@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tierlab.toolchain.engine import HOUSEKEEPING_PROCESSES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,7 +48,7 @@ def settings(limits: Limits, version_two: bool) -> dict[str, str]:
         memory = {"memory.max": str(limits.memory_bytes), "memory.swap.max": "0"}
     else:
         memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
-    return {**memory, "pids.max": str(limits.processes)}
+    return {**memory, "pids.max": str(limits.processes + HOUSEKEEPING_PROCESSES)}
 
 
 @contextmanager

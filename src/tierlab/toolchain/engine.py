@@ -87,6 +87,16 @@ class Limits:
     processes: int = 128
 
 
+HOUSEKEEPING_PROCESSES = 3
+"""What an engine itself keeps running inside a sandbox; not taken from the caller's allowance."""
+
+BUILD_LIMITS = Limits(memory_bytes=16 * GIB, processes=4096)
+"""For `run` unless the caller says otherwise: a compiler may be large, but not endless."""
+
+TMP_BYTES = GIB
+"""Size of the private /tmp, whose pages count as memory."""
+
+
 class Process(Protocol):
     """A process (with all that it started) inside a sandbox."""
 

@@ -60,6 +60,11 @@ def missing(tools: Iterable[HostTool]) -> list[HostTool]:
     return [tool for tool in tools if not tool.found()]
 
 
+def can_install() -> bool:
+    """Whether the lab may install packages itself."""
+    return is_root() and shutil.which("apt-get") is not None
+
+
 def install_command(tools: Iterable[HostTool]) -> str:
     """The exact command that brings the tools on an apt system."""
     packages = " ".join(dict.fromkeys(tool.package for tool in tools))
@@ -72,7 +77,7 @@ def ensure(tools: Iterable[HostTool], say: Say) -> None:
     if not absent:
         return
     names = ", ".join(f"{tool.name} ({tool.purpose})" for tool in absent)
-    if not (is_root() and shutil.which("apt-get")):
+    if not can_install():
         msg = f"missing here: {names}; the rootfs engine cannot work. Run: {install_command(absent)}"
         raise EngineError(msg)
     packages = list(dict.fromkeys(tool.package for tool in absent))

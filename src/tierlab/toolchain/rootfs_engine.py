@@ -12,7 +12,7 @@ from tierlab.errors import EngineError
 from tierlab.toolchain import cgroup, host_tools
 from tierlab.toolchain.bubblewrap import BubblewrapProcess, arguments, limited
 from tierlab.toolchain.cache import toolchain_cache
-from tierlab.toolchain.engine import Limits, Mount, check_mounts, killed_at_end
+from tierlab.toolchain.engine import BUILD_LIMITS, Limits, Mount, check_mounts, killed_at_end
 from tierlab.toolchain.image import MANIFEST_PATH, Recipe, identity_of, load_recipe, parse_manifest
 from tierlab.toolchain.rootfs_image import is_finished, make_tree, tree_directory
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tierlab.toolchain.engine import Process, Say
-
-BUILD_LIMITS = Limits(memory_bytes=16 << 30, processes=4096)
-"""For `run` unless the caller says otherwise: a compiler may be large, but not endless."""
 
 
 class RootfsSandbox:
@@ -71,9 +68,28 @@ class RootfsEngine:
         self._root: Path | None = None
 
     @property
+    def tree(self) -> Path:
+        """Where the tree is or will be."""
+        return tree_directory(self._cache, self._recipe) / "root"
+
+    @property
     def is_made(self) -> bool:
         """Whether the tree is there already."""
-        return is_finished(tree_directory(self._cache, self._recipe))
+        return is_finished(self.tree.parent)
+
+    def obstacle(self) -> str | None:
+        """What keeps this engine from working here, as far as can be told without changing anything."""
+        tools = (
+            host_tools.TO_ENTER_TREE if self.is_made else host_tools.TO_MAKE_TREE + host_tools.TO_ENTER_TREE
+        )
+        try:
+            if not host_tools.can_install():
+                host_tools.ensure(tools, self._say)
+            if not (self.is_made or host_tools.is_root()):
+                host_tools.ensure_ordinary_user_can_make_trees()
+        except EngineError as error:
+            return str(error)
+        return None
 
     def prepare(self) -> None:
         if self._root is None:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""Finding a Docker (or Podman) engine that answers and lives on this machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+import docker.errors
+import requests
+
+from tierlab.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ANSWER_SECONDS = 3
+"""An engine that does not answer a ping in this time is taken for absent."""
+
+CALL_SECONDS = 600
+"""Longest silence of an engine within one call (importing a base image is the slowest)."""
+
+TROUBLE = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
+"""All that the SDK may raise when the engine refuses, vanishes or never was."""
+
+INSTRUCTIONS = (
+    "Start one (Debian: sudo apt-get install docker.io; Podman: systemctl --user start podman.socket and "
+    "DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock), or use --engine rootfs, which needs none"
+)
+
+
+def addresses() -> list[str]:
+    """Where an engine may listen: DOCKER_HOST alone if it is set, else the usual sockets that exist."""
+    chosen = os.environ.get("DOCKER_HOST")
+    if chosen:
+        return [chosen]
+    return [f"unix://{path}" for path in _sockets() if path.exists()]
+
+
+def _sockets() -> Iterator[Path]:
+    yield Path("/var/run/docker.sock")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        yield Path(runtime, "docker.sock")
+        yield Path(runtime, "podman", "podman.sock")
+
+
+def is_local(address: str) -> bool:
+    """Only an engine behind a Unix socket sees this machine's files, which are mounted into containers."""
+    return address.startswith(("unix://", "http+unix://"))
+
+
+def connect() -> docker.DockerClient:
+    """A client of the first local engine that answers; EngineError says why none did."""
+    reasons = []
+    for address in addresses():
+        if not is_local(address):
+            reasons.append(f"{address} is not on this machine, so it cannot mount this machine's files")
+            continue
+        try:
+            return _answering(address)
+        except TROUBLE as error:
+            reasons.append(f"{address}: {short(error)}")
+    told = "; ".join(reasons) if reasons else "no DOCKER_HOST is set and no engine's socket exists"
+    msg = f"no Docker engine answers ({told}); the docker engine cannot be used. {INSTRUCTIONS}"
+    raise EngineError(msg)
+
+
+def _answering(address: str) -> docker.DockerClient:
+    quick = docker.DockerClient(base_url=address, timeout=ANSWER_SECONDS)
+    try:
+        quick.ping()
+    finally:
+        quick.close()
+    return docker.DockerClient(base_url=address, timeout=CALL_SECONDS)
+
+
+def short(error: BaseException) -> str:
+    """One line of an SDK error: its innermost explanation."""
+    explanation = getattr(error, "explanation", None)
+    text = str(explanation or error).strip() or type(error).__name__
+    for telling in ("Permission denied", "No such file or directory", "Connection refused", "timed out"):
+        if telling in text:
+            return telling.lower()
+    return text.splitlines()[0][:300]
+
+
+@contextmanager
+def told(action: str) -> Iterator[None]:
+    """Turns whatever the SDK raises inside into one EngineError; `action` follows the word "while"."""
+    try:
+        yield
+    except TROUBLE as error:
+        msg = (
+            f"the docker engine failed while {action} ({short(error)}); what ran is lost, what is cached is "
+            "intact. Check that the engine runs (invoke doctor) and start again"
+        )
+        raise EngineError(msg) from error
