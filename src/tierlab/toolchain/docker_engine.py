@@ -41,8 +41,14 @@ KEEPER = ["sh", "-c", "trap '' CHLD; exec cat > /dev/null"]
 """A container's first process: it ends when the lab, which holds its standard input, closes it or dies.
 Because it ignores SIGCHLD, the kernel clears away orphans when they end."""
 
-RUNNER = ["sh", "-c", 'exec 3>&2 2> /dev/null; "$@" 2>&3 3>&-; code=$?; kill -KILL -1; exit $code', "sh"]
-"""Runs a command and, after its end, kills all that it left behind (everything here but the keeper)."""
+RUNNER = [
+    "sh",
+    "-c",
+    'exec 3>&2 2> /dev/null; (exec 2>&3 3>&-; exec "$@"); code=$?; kill -KILL -1; exit $code',
+    "sh",
+]
+"""Runs a command and, after its end, kills all that it left behind (everything here but the keeper). The
+shell's own words about a death by signal are kept out of the command's standard error."""
 
 
 class DockerSandbox:

@@ -68,7 +68,8 @@ def can_work(findings: list[Finding]) -> bool:
 
 
 def _machine() -> Finding:
-    detail = f"{platform.system()} {platform.release()} on {platform.machine()}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.release()} on {platform.machine()}"
+    detail = f"{system}, Python {platform.python_version()}"
     if is_arm():
         detail += "; --engine native can run cells without an emulator"
     return Finding(Level.OK, "machine", detail)
@@ -163,8 +164,8 @@ def _limits() -> Finding:
         return Finding(
             Level.NOTE,
             "limits",
-            "no control group can be made, and the kernel does not count root's processes: a fork bomb in a rootfs "
-            "sandbox would not be stopped",
+            "no control group can be made, and the kernel does not count root's processes: a fork bomb in a "
+            "rootfs sandbox would not be stopped",
             "run the lab as an ordinary user, or use --engine docker",
         )
     return Finding(Level.OK, "limits", "resource limits bound memory (each process) and processes (all)")

@@ -33,8 +33,8 @@ class NativeEngine(RootfsEngine):
     def __init__(self, say: Say = print, cache: Path | None = None, recipe: Recipe | None = None) -> None:
         if not is_arm():
             msg = (
-                f"the native engine needs an AArch64 processor and this machine is {platform.machine()}; nothing "
-                "was started. Use --engine docker or --engine rootfs, which emulate one"
+                f"the native engine needs an AArch64 processor and this machine is {platform.machine()}; "
+                "nothing was started. Use --engine docker or --engine rootfs, which emulate one"
             )
             raise EngineError(msg)
         super().__init__(say, cache, recipe)
