@@ -32,8 +32,8 @@ class Judgement:
 
     `share` is the largest |error| / budget over all elements (1.0 is the bound; NaN if not computed).
     `max_abs`, `nmse` and `ulp` are reported beside the verdict and never decide it. `resolution` is the
-    smallest relative fault (in units of S = sum |w a|) the budget can see. `detail` says, for anything
-    but a pass, what is wrong and where, in one line.
+    smallest change that one step of one weight code can make, in budgets: above 1 every such fault shows.
+    `detail` says, for anything but a pass, what is wrong and where, in one line.
     """
 
     verdict: Verdict
