@@ -1,1 +1,16 @@
 # SPDX-License-Identifier: MIT
+"""Receipts: which kernels a build has, which of them ran, how often."""
+
+from tierlab.dispatch.expected import plain_names, ran_expected, uncountable
+from tierlab.dispatch.receipt import Receipt
+from tierlab.dispatch.symbols import KERNEL_PATTERNS, is_kernel, kernel_symbols
+
+__all__ = [
+    "KERNEL_PATTERNS",
+    "Receipt",
+    "is_kernel",
+    "kernel_symbols",
+    "plain_names",
+    "ran_expected",
+    "uncountable",
+]
