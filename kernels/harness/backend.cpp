@@ -14,7 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 #ifndef TIERLAB_LINKED_CPU
-std::vector<Candidate> probe_candidates(const std::string & folder) {
+// Opened files stay open until `handles` are closed: ggml opens the same ones right afterwards, and
+// loading one costs several milliseconds under emulation.
+std::vector<Candidate> probe_candidates(const std::string & folder, std::vector<void *> & handles) {
     std::vector<Candidate> found;
     std::error_code        error;
     for (const auto & entry : fs::directory_iterator(folder, error)) {
@@ -23,12 +25,12 @@ std::vector<Candidate> probe_candidates(const std::string & folder) {
             continue;
         }
         int    score  = 0;
-        void * handle = dlopen(entry.path().c_str(), RTLD_LAZY | RTLD_LOCAL);
+        void * handle = dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle != nullptr) {
             const auto ask = reinterpret_cast<int (*)()>(dlsym(handle, "ggml_backend_score"));
             // A backend without a probe is the only one of its kind: ggml takes it as it is.
             score = ask == nullptr ? 1 : ask();
-            dlclose(handle);
+            handles.push_back(handle);
         }
         found.push_back({ name, score });
     }
@@ -76,8 +78,12 @@ void Backend::find_device(const std::string & folder) {
 #ifdef TIERLAB_LINKED_CPU
     (void) folder;
 #else
-    candidates_ = probe_candidates(folder);
+    std::vector<void *> handles;
+    candidates_ = probe_candidates(folder, handles);
     ggml_backend_load_all_from_path(folder.c_str());
+    for (void * handle : handles) {
+        dlclose(handle);
+    }
 #endif
     device_ = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (device_ == nullptr) {

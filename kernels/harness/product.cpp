@@ -133,15 +133,14 @@ void compute(const Request & request, const ProductGraph & product, Bench & benc
              Answer & answer) {
     uint8_t * const result = static_cast<uint8_t *>(product.result->data);
     const size_t    bytes  = ggml_nbytes(product.result);
-    const uint8_t * const activations_end =
-        static_cast<const uint8_t *>(product.store->data) + ggml_nbytes(product.store);
+    uint8_t * const activations_end = static_cast<uint8_t *>(product.store->data) + ggml_nbytes(product.store);
     for (int turn = 0; turn < request.repeat; ++turn) {
         fill_sentinel(result, bytes);
         receipt_reset();
         if (!faults::replaces_kernel(request, activations_end, result + bytes)) {
             answer.kernel_ns += bench.backend.compute(product.graph, request.threads);
         }
-        faults::spoil_output(request, reinterpret_cast<float *>(result), int64_t(bytes / sizeof(float)));
+        faults::spoil_output(request, reinterpret_cast<float *>(result), int64_t(bytes / sizeof(float)), turn);
         if (turn == 0) {
             answer.ran       = receipt_read();
             answer.unwritten = count_unwritten(result, bytes, sizeof(float));
@@ -167,6 +166,9 @@ Answer run_product(const Request & request, Bench & bench) {
     Buffers & buffers = bench.buffers;
     const Path path   = faults::path_taken(request);
     const auto type   = bench.backend.buffer_type(path);
+    if (path != request.path && !product.claimed_by(bench.backend, path)) {
+        throw RequestError("fault " + request.fault + ": there is no other path that takes this product");
+    }
 
     std::optional<PlacedTensor> weights, ids;
     if (path == Path::standard) {
