@@ -37,20 +37,58 @@ PROFILES = {
     "sme2-sve-512": ("asimd fp16 dotprod i8mm bf16 sve sve2 sme sme2", 128, 512),
     "apple-m4-like": ("asimd fp16 dotprod i8mm bf16 sme sme2", None, 512),
 }
-TYPES = (
-    "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_k q3_k q4_k q5_k q6_k iq1_s iq1_m iq2_xxs iq2_xs "
-    "iq2_s iq3_xxs iq3_s iq4_nl iq4_xs tq1_0 tq2_0"
-).split()
-REPACK = "q4_0 q4_k q5_k q6_k q2_k q8_0 iq4_nl mxfp4".split()
-KLEIDIAI = "f32 q4_0 q8_0".split()
-SHAPES = "m1n8k512 m2n61k256 m3n72k1024 m4n8k256 m5n64k512 m7n3k256 m16n72k512 m33n1k256 m129n64k512".split()
+TYPES = [
+    "f32",
+    "f16",
+    "bf16",
+    "q4_0",
+    "q4_1",
+    "q5_0",
+    "q5_1",
+    "q8_0",
+    "mxfp4",
+    "nvfp4",
+    "q2_k",
+    "q3_k",
+    "q4_k",
+    "q5_k",
+    "q6_k",
+    "iq1_s",
+    "iq1_m",
+    "iq2_xxs",
+    "iq2_xs",
+    "iq2_s",
+    "iq3_xxs",
+    "iq3_s",
+    "iq4_nl",
+    "iq4_xs",
+    "tq1_0",
+    "tq2_0",
+]
+REPACK = ["q4_0", "q4_k", "q5_k", "q6_k", "q2_k", "q8_0", "iq4_nl", "mxfp4"]
+KLEIDIAI = ["f32", "q4_0", "q8_0"]
+SHAPES = [
+    "m1n8k512",
+    "m2n61k256",
+    "m3n72k1024",
+    "m4n8k256",
+    "m5n64k512",
+    "m7n3k256",
+    "m16n72k512",
+    "m33n1k256",
+    "m129n64k512",
+]
 HOSTILE = '<script>document.title="owned"</script></script><b>&amp;"\'\x1b[31m \ud800'
 
 
 def records(cells: int, seed: int = 7) -> list[CellRecord]:
     """About `cells` records in a fixed order; the same for the same arguments."""
     draw = random.Random(seed)
-    pairs = [("default", t) for t in TYPES] + [("repack", t) for t in REPACK] + [("kleidiai", t) for t in KLEIDIAI]
+    pairs = (
+        [("default", t) for t in TYPES]
+        + [("repack", t) for t in REPACK]
+        + [("kleidiai", t) for t in KLEIDIAI]
+    )
     points = product(SHAPES, ("blocks.gauss", "gauss.onehot", "gauss.huge"), (1, 4), PROFILES, pairs)
     made = [_record(draw, *point) for point in points]
     return made[:cells] if cells < len(made) else made
@@ -61,8 +99,14 @@ def _record(
 ) -> CellRecord:
     path, types = pair
     cell = f"ggml.mul_mat/{types}/{shape}/{inputs}/{path}/t{threads}/stock/{profile}"
-    content = f"{types}{shape}{inputs}{path}" + (str(threads) if (path, types) == ("kleidiai", "q4_0") else "")
-    share = draw.betavariate(1.2, 6) * (1.6 if path == "kleidiai" else 1.0) * (1.4 if types.startswith("f") else 1)
+    content = f"{types}{shape}{inputs}{path}" + (
+        str(threads) if (path, types) == ("kleidiai", "q4_0") else ""
+    )
+    share = (
+        draw.betavariate(1.2, 6)
+        * (1.6 if path == "kleidiai" else 1.0)
+        * (1.4 if types.startswith("f") else 1)
+    )
     record = CellRecord(
         cell=cell,
         verdict=Verdict.PASS,
@@ -80,7 +124,9 @@ def _record(
         ulp=round(share * 40, 1),
         resolution=3.1e-6,
         digest=hashlib.sha256(content.encode()).hexdigest(),
-        ran={f"ggml_vec_dot_{types}_q8_K" if path == "default" else f"ggml_gemm_{types}_8x8_q8_K": 40 + threads},
+        ran={
+            f"ggml_vec_dot_{types}_q8_K" if path == "default" else f"ggml_gemm_{types}_8x8_q8_K": 40 + threads
+        },
         claimed=True,
         wall_ms=round(draw.uniform(1, 9), 2),
         kernel_ms=round(draw.uniform(0.5, 6), 2),
@@ -94,14 +140,21 @@ def _with_faults(record: CellRecord, draw: random.Random) -> CellRecord:
         detail = "element [0, 0] is 3.1e-03 off, budget 7.2e-06: element 63 of row 0 looks skipped"
         return replace(record, verdict=Verdict.FAIL, share=430.6, max_abs=3.1e-3, nmse=2.4e-5, detail=detail)
     if place == ("neoverse-n2", "repack", "q5_k") and record.threads == 4:
-        return replace(record, verdict=Verdict.VACUOUS, ran={}, detail="expected ggml_gemm_q5_k_8x8_q8_K, ran 0 times")
+        return replace(
+            record, verdict=Verdict.VACUOUS, ran={}, detail="expected ggml_gemm_q5_k_8x8_q8_K, ran 0 times"
+        )
     if place == ("a64fx", "default", "tq1_0") and record.shape == "m7n3k256":
         detail = "signal 4 at 0x5501a3c8 in ggml_vec_dot_tq1_0_q8_K+0x4c (instruction 0x4e80a000)"
         return replace(_blank(record), verdict=Verdict.CRASH, detail=detail)
     if record.path == "kleidiai" and record.type == "q8_0" and record.inputs == "gauss.huge":
         reason = "KleidiAI requantises Q8_0 per row; overflow of the row scale, reported upstream"
         return replace(
-            record, verdict=Verdict.FAIL, expected=Verdict.FAIL, share=3.4, reason=reason, detail="over budget"
+            record,
+            verdict=Verdict.FAIL,
+            expected=Verdict.FAIL,
+            share=3.4,
+            reason=reason,
+            detail="over budget",
         )
     if place == ("sme1-512", "kleidiai", "f32"):
         detail = "the probe reports SVL 256, the profile promises 512"
@@ -166,7 +219,7 @@ def info(run_id: str, asked: int) -> RunInfo:
 
 
 def write_run(run_dir: Path, cells: int) -> None:
-    """A finished run in `run_dir`: run.json, cells.txt and results.jsonl; one cell asked for has no answer."""
+    """A finished run in `run_dir`: run.json, cells.txt and results.jsonl; the last cell has no answer."""
     run_dir.mkdir(parents=True, exist_ok=True)
     made = records(cells)
     with Store(run_dir) as store:

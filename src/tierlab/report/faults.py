@@ -37,6 +37,10 @@ def outcome(record: CellRecord) -> Outcome:
     return Outcome.CURED if record.verdict is Verdict.PASS else Outcome.UNEXPECTED
 
 
+def _place(record: CellRecord) -> str:
+    return f"{record.suite} {record.type} {record.path} ({record.build})"
+
+
 @dataclass(frozen=True)
 class FaultGroup:
     """Cells with the same verdict on the same suite, type, path and build: most likely one fault.
@@ -56,8 +60,20 @@ class FaultGroup:
 
     @property
     def title(self) -> str:
-        one = self.example
-        return f"{one.suite} {one.type} {one.path} ({one.build})"
+        return _place(self.example)
+
+
+@dataclass(frozen=True)
+class ThreadGroup:
+    """Problems of one suite, type, path and build that depend on the thread count for one reason."""
+
+    where: str
+    declared: str
+    members: tuple[ThreadDependence, ...]
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        return tuple(sorted({count for member in self.members for count in member.threads}))
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,7 @@ class ThreadDependence:
     """One problem on one path and profile whose output bytes differ with the thread count."""
 
     cell: str
+    where: str
     threads: tuple[int, ...]
     digests: tuple[str, ...]
     declared: str
@@ -125,9 +142,19 @@ def thread_dependence(records: Iterable[CellRecord]) -> list[ThreadDependence]:
             found.append(
                 ThreadDependence(
                     cell=members[0].cell,
+                    where=_place(members[0]),
                     threads=tuple(record.threads for record in members),
                     digests=tuple(record.digest for record in members),
                     declared=next((record.reason for record in members if record.reason), ""),
                 )
             )
     return sorted(found, key=lambda entry: entry.cell)
+
+
+def thread_groups(entries: Iterable[ThreadDependence]) -> list[ThreadGroup]:
+    """The entries by place and declared reason, the undeclared first."""
+    found: dict[tuple[str, str], list[ThreadDependence]] = {}
+    for entry in entries:
+        found.setdefault((entry.where, entry.declared), []).append(entry)
+    groups = [ThreadGroup(where, declared, tuple(members)) for (where, declared), members in found.items()]
+    return sorted(groups, key=lambda group: (bool(group.declared), group.where))

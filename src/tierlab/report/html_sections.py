@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.judge.verdict import Verdict
 from tierlab.report import text
-from tierlab.report.faults import Outcome
+from tierlab.report.faults import Outcome, thread_groups
 from tierlab.report.model import reproducer
 
 if TYPE_CHECKING:
@@ -87,15 +87,14 @@ def _fault(group: FaultGroup, summary: Summary) -> str:
     ran = ", ".join(f"{symbol} × {calls}" for symbol, calls in sorted(one.ran.items())[:4])
     command = _safe(reproducer(one, summary.info))
     where = f"{text.plural(len(group.records), 'cell')} on {_safe(profiles)}{worst}"
+    calls = f' <span class="where">ran {_safe(ran)}</span>' if ran else ""
     lines = [
-        f'<p><span class="v {tone}">{one.verdict.value}</span> <b>{_safe(group.title)}</b> ',
-        f'<span class="where">{where}</span></p>',
-        f"<p>{_safe(text.one_line(what, 500))}</p>",
-        f'<p class="mono where">ran: {_safe(ran)}</p>' if ran else "",
-        f'<div class="command"><code>{command}</code>',
-        f'<button type="button" class="copy" data-copy="{command}">Copy</button></div>',
+        f'<p><b>{_safe(group.title)}</b> <span class="where">{where}</span></p>',
+        f"<p>{_safe(text.one_line(what, 500))}{calls}</p>",
+        f'<p class="run"><code>{command}</code>',
+        f'<button type="button" class="copy" data-copy="{command}">Copy</button></p>',
     ]
-    return f'<div class="fault">{"".join(lines)}</div>'
+    return f'<div class="fault"><p class="v {tone}">{one.verdict.value}</p><div>{"".join(lines)}</div></div>'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[str]) -> str:
@@ -154,14 +153,17 @@ def _threads(summary: Summary) -> str:
         return ""
     rows = [
         (
-            entry.cell,
-            ", ".join(f"{n}: {short(d)}" for n, d in zip(entry.threads, entry.digests, strict=True)),
-            entry.declared or "none declared",
+            group.where,
+            text.count(len(group.members)),
+            ", ".join(map(str, group.threads)),
+            group.declared or "none declared",
+            group.members[0].cell,
         )
-        for entry in found[:LISTED]
+        for group in thread_groups(found)
     ]
-    table = _table(("cell", "threads: output sha256", "reason"), rows, ("mono", "mono", ""))
-    note = text.plural(len(found), "problem") + (f", the first {LISTED} here" if len(found) > LISTED else "")
+    head = ("where", "problems", "threads", "declared reason", "for example")
+    table = _table(head, rows, ("mono", "num", "num", "", "mono"))
+    note = f"{text.plural(len(found), 'problem')} on one profile each; digests in report.json"
     return _fold("Output bytes that depend on the thread count", note, table)
 
 
@@ -209,7 +211,7 @@ def _profiles(summary: Summary) -> str:
     head = (
         "profile",
         "emulator",
-        "promised and probed",
+        "promised",
         "VL bits",
         "SVL bits",
         "variant loaded",

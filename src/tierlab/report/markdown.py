@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tierlab.errors import ExitCode
 from tierlab.judge.verdict import Verdict
 from tierlab.report import text
-from tierlab.report.faults import Outcome
+from tierlab.report.faults import Outcome, thread_groups
 from tierlab.report.model import reproducer
 
 if TYPE_CHECKING:
@@ -143,12 +143,19 @@ def _threads(summary: Summary) -> str:
     found = summary.thread_dependence
     if not found:
         return ""
+    groups = thread_groups(found)
     rows = [
-        [_code(entry.cell), ", ".join(map(str, entry.threads)), _plain(entry.declared) or "**none**"]
-        for entry in found[:SHOWN]
+        [
+            _plain(group.where),
+            text.count(len(group.members)),
+            ", ".join(map(str, group.threads)),
+            _plain(group.declared) or "**none**",
+            _code(group.members[0].cell),
+        ]
+        for group in groups[:SHOWN]
     ]
-    more = f"\n\n… and {len(found) - SHOWN} more." if len(found) > SHOWN else ""
-    table = _table(["problem", "threads", "declared reason"], "lll", rows)
+    more = f"\n\n… and {len(groups) - SHOWN} more." if len(groups) > SHOWN else ""
+    table = _table(["where", "problems", "threads", "declared reason", "for example"], "lrlll", rows)
     return (
         f"## Output bytes that depend on the thread count\n\n<details><summary>"
         f"{text.plural(len(found), 'problem')}</summary>\n\n{table}{more}\n\n</details>"

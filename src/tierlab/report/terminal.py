@@ -41,9 +41,7 @@ def print_summary(summary: Summary, console: Console, run_dir: Path | None = Non
         declared = summary.of(Outcome.DECLARED)
         number = text.plural(summary.total.outcomes[Outcome.DECLARED], "cell")
         console.print(Text(f"Faulty as declared: {number} in {text.plural(len(declared), 'group')}"))
-    for entry in summary.info.exclusions:
-        line = f"Excluded: {text.count(entry.count)} × {entry.rule}: {text.one_line(entry.reason, 160)}"
-        console.print(Text(line, style="dim"))
+    _print_exclusions(summary, console)
     for line in _caveats(summary):
         console.print(Text(line, style="yellow"))
     console.print(Text(f"{text.cost(summary)}. {text.NO_SPEED}", style="dim"))
@@ -96,7 +94,10 @@ def _number(value: int) -> str:
 def _print_groups(summary: Summary, console: Console, run_dir: Path | None) -> None:
     groups = summary.of(Outcome.UNEXPECTED, Outcome.CURED, Outcome.UNDETERMINED)
     for group in groups[:SHOWN]:
-        console.print(group_title(group))
+        console.print(group_title(group), no_wrap=True, overflow="ellipsis")
+        if group.example.detail:
+            detail = Text(f"  {text.one_line(group.example.detail)}")
+            console.print(detail, no_wrap=True, overflow="ellipsis")
         # Never wrapped: a command that was broken over two lines cannot be copied.
         command = Text(f"  {reproducer(group.example, summary.info)}")
         console.print(command, soft_wrap=True)
@@ -109,7 +110,7 @@ def _print_groups(summary: Summary, console: Console, run_dir: Path | None) -> N
 
 
 def group_title(group: FaultGroup) -> Text:
-    """`fail  ggml.mul_mat iq4_xs repack (stock): 12 cells on 3 profiles, worst 44 × the budget: …`"""
+    """`fail  ggml.mul_mat iq4_xs repack (stock): 12 cells on 3 profiles, worst 44 × the budget`"""
     one = group.example
     title = Text(f"{one.verdict.value:<9}", style="yellow" if one.undetermined else "bold red")
     title.append(group.title, style="bold")
@@ -119,9 +120,20 @@ def group_title(group: FaultGroup) -> Text:
         title.append(f", worst {text.share(one.share)} the budget")
     if one.verdict is Verdict.PASS:
         title.append(f", declared {one.expected.value} ({text.one_line(one.reason, 100)})")
-    elif one.detail:
-        title.append(f": {text.one_line(one.detail, 140)}", style="not bold default")
     return title
+
+
+def _print_exclusions(summary: Summary, console: Console) -> None:
+    entries = summary.info.exclusions
+    for entry in entries[:SHOWN]:
+        line = (
+            f"Excluded: {text.count(entry.count)} × {text.clean(entry.rule)}: {text.one_line(entry.reason)}"
+        )
+        console.print(Text(line, style="dim"), no_wrap=True, overflow="ellipsis")
+    if len(entries) > SHOWN:
+        left = sum(entry.count for entry in entries[SHOWN:])
+        line = f"Excluded: {text.plural(left, 'cell')} by {len(entries) - SHOWN} more rules, see the reports"
+        console.print(Text(line, style="dim"))
 
 
 def _caveats(summary: Summary) -> list[str]:

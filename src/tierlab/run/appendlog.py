@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tierlab.errors import StoreError
@@ -61,7 +61,8 @@ class AppendLog:
             if written < len(data):
                 raise OSError(0, "short write, the disk is probably full")
         except BaseException:
-            os.ftruncate(self._fd, size)
+            with suppress(OSError):  # the reason for the short write is what the user needs to read
+                os.ftruncate(self._fd, size)
             raise
 
     def sync(self) -> None:

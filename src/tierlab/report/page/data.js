@@ -42,7 +42,14 @@ function shareText(value) {
 }
 
 const trim = (text) => (text.includes("e") ? text : String(Number(text)));
-const figureText = (value) => (Number.isNaN(value) ? "–" : Number.isFinite(value) ? trim(value.toPrecision(3)) : "∞");
+
+function figureText(value) {
+  if (Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return "∞";
+  const small = value !== 0 && Math.abs(value) < 1e-3;
+  return small ? value.toExponential(2) : trim(value.toPrecision(3));
+}
+
 const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 
 // Text only ever enters the page as text: nothing in the results is read as markup.

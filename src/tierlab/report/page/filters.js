@@ -68,7 +68,13 @@ function select(profile, path, type, reveal = false) {
   Object.assign(state, { profile, path, type });
   markSelection();
   showList();
-  if (reveal) document.getElementById("cells").scrollIntoView({ block: "nearest" });
+  if (reveal) revealList();
+}
+
+// The list comes into view below the map, which stays visible above it.
+function revealList() {
+  const top = document.getElementById("cells").getBoundingClientRect().top, room = window.innerHeight;
+  if (top > room * 0.7) window.scrollBy({ top: top - room * 0.6 });
 }
 
 function refresh() {
