@@ -93,19 +93,23 @@ void Backend::find_device(const std::string & folder) {
 }
 
 void Backend::find_file() {
+    // The registry's function lies in the backend's own file, whatever else is loaded.
     void * const inside = procedure<void *>("ggml_backend_set_n_threads");
     Dl_info      info   = {};
-    if (inside == nullptr || dladdr(inside, &info) == 0 || info.dli_fname == nullptr) {
+    const bool   found  = inside != nullptr && dladdr(inside, &info) != 0 && info.dli_fname != nullptr;
+#ifdef TIERLAB_LINKED_CPU
+    traits_  = ggml_get_type_traits_cpu;
+    file_    = found ? info.dli_fname : "/proc/self/exe";
+    variant_ = fs::path(file_).filename().string();
+    if (variant_.rfind("libggml", 0) != 0) {
+        variant_ = "static";
+    }
+#else
+    if (!found) {
         throw std::runtime_error("cannot tell which file the CPU backend was loaded from");
     }
     file_    = info.dli_fname;
     variant_ = fs::path(file_).filename().string();
-#ifdef TIERLAB_LINKED_CPU
-    traits_ = ggml_get_type_traits_cpu;
-    if (variant_.find("libggml") == std::string::npos) {
-        variant_ = "static";
-    }
-#else
     void * const handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_NOLOAD);
     traits_ = handle == nullptr ? nullptr :
               reinterpret_cast<TypeTraitsCpu>(dlsym(handle, "ggml_get_type_traits_cpu"));
