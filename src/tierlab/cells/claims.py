@@ -67,11 +67,8 @@ def expected_kernels(matrix: Matrix, cell: Cell) -> tuple[tuple[str, ...], ...]:
     if rule is None:
         return ()
     path = matrix.paths[cell.path]
-    names = {
-        "type": problem.weight_type,
-        "codes": matrix.types[problem.weight_type].codes,
-        "layout": rule.layout,
-    }
+    kind = matrix.types[problem.weight_type]
+    names = {"type": kind.symbol, "codes": matrix.codes[kind.codes].symbol, "layout": rule.layout}
     gemv = _filled(rule.kernels.gemv, names)
     gemm = _filled(rule.kernels.gemm, names) or gemv
     m = problem.shape.m
@@ -87,7 +84,7 @@ def _filled(patterns: Iterable[str], names: dict[str, str]) -> tuple[str, ...]:
 
 
 def _path_fits(path: PathInfo, problem: Problem) -> bool:
-    """The path's own conditions; `one` plane is ggml_n_dims(weights) == 2, and a single row is one dimension."""
+    """The path's own conditions; `one` is ggml_n_dims(weights) == 2, and a single row is one dimension."""
     if path.activations and problem.activation_type not in path.activations:
         return False
     if path.weight_planes == "any" or problem.shape.experts:

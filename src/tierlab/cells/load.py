@@ -49,7 +49,10 @@ def load_matrix(path: Path) -> Matrix:
     data: Data = document.data
     profiles = load_profiles(document)
     variants = load_variants(document)
-    codes = {name: CodeType(name, entry["block"], entry["bytes"]) for name, entry in data["codes"].items()}
+    codes = {
+        name: CodeType(name, entry.get("symbol", name), entry["block"], entry["bytes"])
+        for name, entry in data["codes"].items()
+    }
     types = load_types(document, codes)
     suites = {name: Suite(name, entry["op"]) for name, entry in data["suites"].items()}
     paths = {name: _path(document, name, entry, types) for name, entry in data["paths"].items()}

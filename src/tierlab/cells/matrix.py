@@ -37,10 +37,11 @@ class WeightType:
 
     `quantizer` says how float32 becomes this type: `cast` (float types), `gguf` (the gguf package),
     `native` (the harness, built for this machine). `activations` are the activation types that
-    ggml accepts beside it.
+    ggml accepts beside it; `symbol` is the name as ggml's functions spell it.
     """
 
     name: str
+    symbol: str
     family: str
     block: int
     bytes: int
@@ -56,9 +57,10 @@ class WeightType:
 
 @dataclass(frozen=True)
 class CodeType:
-    """A type that ggml converts activations to before it multiplies."""
+    """A type that ggml converts activations to before it multiplies; `symbol` as in `WeightType`."""
 
     name: str
+    symbol: str
     block: int
     bytes: int
 
@@ -75,8 +77,8 @@ class Variant:
 class Kernels:
     """Patterns of kernel symbols (fnmatch): of each list at least one must run.
 
-    `{type}`, `{codes}` and `{layout}` stand for the cell's weight type, its code type and the rule's
-    layout.
+    `{type}`, `{codes}` and `{layout}` stand for the symbols of the cell's weight type and its code type,
+    and for the rule's layout.
     """
 
     gemv: tuple[str, ...]

@@ -92,6 +92,7 @@ _FIELD = _record(
 )
 _TYPE = _record(
     ("family", "block", "bytes", "codes", "quantizer", "fields"),
+    symbol=_NAME,
     family=_enum(FAMILIES),
     block=_COUNT,
     bytes=_COUNT,
@@ -190,7 +191,7 @@ SCHEMA: Schema = {
             "items": _record(("name", "needs"), name=_NAME, needs=_list(_enum(FEATURES), 0)),
             "minItems": 1,
         },
-        codes=_named(_record(("block", "bytes"), block=_COUNT, bytes=_COUNT, note=_TEXT)),
+        codes=_named(_record(("block", "bytes"), symbol=_NAME, block=_COUNT, bytes=_COUNT, note=_TEXT)),
         types=_named(_TYPE),
         suites=_named(_record(("op",), op=_enum(OPERATIONS), note=_TEXT)),
         paths=_named(_PATH),

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 _SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f16_nibbles": 8}
 """Bytes of one item of each sized kind; the other kinds are bytes."""
-_SCALES = frozenset({"f16", "bf16", "f32", "f16_nibbles", "e8m0", "ue4m3"})
+LARGE_BINADES = 3
+"""Random blocks hold a few scales this many binades above the ordinary ones."""
+BINADES = {
+    "f16": (-14, 15 - LARGE_BINADES),
+    "f16_nibbles": (-14, 15 - LARGE_BINADES),
+    "bf16": (-126, 127 - LARGE_BINADES),
+    "f32": (-126, 127 - LARGE_BINADES),
+    "e8m0": (-125, 126 - LARGE_BINADES),
+    "ue4m3": (-6, 8 - LARGE_BINADES),
+}
+"""The binades that the normal numbers of each scale format hold, with room for the large scales."""
 
 
 def load_types(document: Document, codes: Mapping[str, CodeType]) -> dict[str, WeightType]:
@@ -39,6 +49,7 @@ def _type(document: Document, name: str, entry: dict[str, Any], codes: Mapping[s
     _check_layout(document, where, entry["bytes"], fields)
     return WeightType(
         name=name,
+        symbol=entry.get("symbol", name),
         family=entry["family"],
         block=entry["block"],
         bytes=entry["bytes"],
@@ -54,8 +65,8 @@ def _field(document: Document, where: Keys, entry: dict[str, Any]) -> Field:
     if entry["bytes"] % _SIZES.get(kind, 1):
         msg = f"a field of kind {kind} takes a multiple of {_SIZES[kind]} bytes, not {entry['bytes']}; "
         raise document.error((*where, "bytes"), msg + "correct it.")
-    if (kind in _SCALES) != ("exponent" in entry):
-        verb = "needs" if kind in _SCALES else "takes no"
+    if (kind in BINADES) != ("exponent" in entry):
+        verb = "needs" if kind in BINADES else "takes no"
         msg = f"field {entry['name']!r} of kind {kind} {verb} exponent (the binades of its magnitudes)."
         raise document.error(where, msg)
     exponent = entry.get("exponent")
@@ -63,6 +74,10 @@ def _field(document: Document, where: Keys, entry: dict[str, Any]) -> Field:
         msg = f"the range [{exponent[0]}, {exponent[1]}] is empty; write the smaller number first."
         raise document.error((*where, "exponent"), msg)
     binades = (exponent[0], exponent[1]) if exponent else None
+    if binades is not None and not BINADES[kind][0] <= binades[0] <= binades[1] <= BINADES[kind][1]:
+        low, high = BINADES[kind]
+        msg = f"{kind} scales have binades {low} … {high} (larger ones are added), not {exponent}; "
+        raise document.error((*where, "exponent"), msg + "choose among them.")
     return Field(entry["name"], entry["at"], entry["bytes"], kind, binades)
 
 
