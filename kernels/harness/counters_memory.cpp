@@ -32,6 +32,7 @@ namespace {
 struct Search {
     struct stat wanted;
     std::string program;
+    bool loaded = false;
     LoadedObject found;
 };
 
@@ -57,6 +58,7 @@ int visit(dl_phdr_info * info, std::size_t, void * data) {
             object.span.end = std::max(object.span.end, begin + segment.p_memsz);
         }
     }
+    search.loaded = true;
     search.found = object;
     return 1;
 }
@@ -131,7 +133,7 @@ LoadedObject find_loaded(const std::string & path) {
         search.program = program.data();
     }
     dl_iterate_phdr(visit, &search);
-    if (search.found.code.empty()) {
+    if (!search.loaded) {
         throw std::runtime_error(path + " is not loaded into this process");
     }
     return search.found;
