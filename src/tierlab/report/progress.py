@@ -126,8 +126,7 @@ class ProgressState:
 def render(state: ProgressState, now: float, width: int) -> Text:
     """The live block: a bar, the line, the current lanes; each cut to the terminal's width."""
     filled = (width - 2) * min(state.done, state.asked) // state.asked if state.asked else width - 2
-    bar = Text("━" * filled, style="green")
-    bar.append("━" * (width - 2 - filled), style="bright_black")
+    bar = Text.assemble(("━" * filled, "green"), ("━" * (width - 2 - filled), "bright_black"))
     shown = state.lanes(now)[:4]
     body = Text("\n").join([bar, Text(state.line(now)), *(Text(f"  {lane}", style="dim") for lane in shown)])
     body.no_wrap = True

@@ -38,6 +38,8 @@ def share(value: float) -> str:
         return "∞"
     if value > 1:
         return f"{value:.2g} ×" if value < 10 or value >= 1000 else f"{value:.0f} ×"
+    if value == 1:
+        return "100 %"
     # 99.96 % must not round up to the bound itself.
     return f"{min(value * 100, 99.9):.1f} %" if 0.99 <= value < 1 else f"{value * 100:.2g} %"
 

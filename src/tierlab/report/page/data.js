@@ -37,6 +37,7 @@ function shareText(value) {
   if (Number.isNaN(value)) return "–";
   if (value === Infinity) return "∞";
   if (value > 1) return (value < 10 || value >= 1000 ? trim(value.toPrecision(2)) : value.toFixed(0)) + " ×";
+  if (value === 1) return "100 %";
   if (value >= 0.99 && value < 1) return Math.min(value * 100, 99.9).toFixed(1) + " %";
   return trim((value * 100).toPrecision(2)) + " %";
 }

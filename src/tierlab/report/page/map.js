@@ -22,8 +22,6 @@ function buildMap() {
   axes.profile.forEach((name, profile) => body.append(buildRow(name, profile)));
   heat.append(make("thead", {}, paths, types), body);
   heat.addEventListener("keydown", moveByKey);
-  const first = heat.querySelector("td.sq:not(.none)");
-  if (first) first.tabIndex = 0;
 }
 
 function headerButton(className, text, action, { path = null, type = null, profile = null }) {
@@ -88,6 +86,14 @@ function drawMap(indexes) {
     share.textContent = tally ? shareText(tally.share) : "·";
   }
   markSelection();
+  keepTabStop();
+}
+
+// One square is reached by Tab, the others from there by arrow keys; it must be one that holds cells.
+function keepTabStop() {
+  if (heat.querySelector('td.sq[tabindex="0"]:not(.none)')) return;
+  for (const old of heat.querySelectorAll('td.sq[tabindex="0"]')) old.removeAttribute("tabindex");
+  heat.querySelector("td.sq:not(.none)")?.setAttribute("tabindex", "0");
 }
 
 function drawSquare(square, key, tally) {
