@@ -42,7 +42,7 @@ def fetched(package: str, version: str, sha256: str, downloads: Path, say: Say) 
         _download(package, version, sha256, partial)
         archives = _archives(partial)
         if len(archives) != 1:
-            msg = f"pip left {len(archives)} archives of {package} {version} where one was expected; none was kept"
+            msg = f"pip left {len(archives)} archives of {package} {version} instead of one; none was kept"
             raise SourceError(msg)
         found = file_sha256(archives[0])
         if found != sha256:
@@ -95,7 +95,7 @@ def _download(package: str, version: str, sha256: str, target: Path) -> None:
 
 def _mismatch(package: str, version: str, wanted: str, found: str) -> SourceError:
     return SourceError(
-        f"{package} {version} has another hash than pinned: wanted sha256 {wanted}, got {found}. Nothing of it "
-        "was used or kept. Either the pin in kernels/llama.cpp/pin.yaml is wrong, or the package source is not "
-        "to be trusted"
+        f"{package} {version} has another hash than pinned: wanted sha256 {wanted}, got {found}. "
+        "Nothing of it was used or kept. Either the pin in kernels/llama.cpp/pin.yaml is wrong, or the "
+        "package source is not to be trusted"
     )

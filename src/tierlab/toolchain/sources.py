@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The trees under test: the pinned llama.cpp, the patched one, a user's own.
 
-The pinned source package is fetched once, checked against its hash before anything in it is used, and unpacked
-into the cache; afterwards no network is needed.
+The pinned source package is fetched once, checked against its hash before anything in it is used, and
+unpacked into the cache; then no network is needed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from tierlab.toolchain.cache import built_whole, cache_root, locked, sweep_parti
 from tierlab.toolchain.digests import digest_of, tree_digest
 from tierlab.toolchain.disk import disk_errors
 from tierlab.toolchain.fetch import fetched
-from tierlab.toolchain.patches import Patch, apply_series, load_series
+from tierlab.toolchain.patches import apply_series, load_series
 from tierlab.toolchain.unpack import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
+    from tierlab.toolchain.diff import Patch
     from tierlab.toolchain.engine import Say
 
 RECORD = ".tierlab-digest"
 """Beside the tree in the cache: the digest of ggml/ when it was made."""
 
+_GGML_PARTS = ("CMakeLists.txt", "include/ggml.h", "src/CMakeLists.txt")
 _PIN_KEYS = ("package", "version", "sha256", "subtree", "describes")
 
 
@@ -88,7 +91,7 @@ def load_pin(path: Path | None = None) -> Pin:
     try:
         found = yaml.safe_load(path.read_text())
     except OSError as error:
-        msg = f"{path} cannot be read ({error.strerror}), so the version under test is unknown. Restore the file"
+        msg = f"{path} cannot be read ({error.strerror}), so it is unknown what to test. Restore the file"
         raise ConfigError(msg) from error
     except yaml.YAMLError as error:
         msg = f"{path} is no YAML: {' '.join(str(error).split())}. Restore the file"
@@ -121,10 +124,7 @@ def stock_tree(pin: Pin | None = None, *, cache: Path | None = None, say: Say = 
     pin = pin if pin is not None else load_pin()
     cache = cache if cache is not None else cache_root()
     root = cache / "trees" / f"stock-{digest_of([pin.sha256, pin.subtree])[:16]}"
-    with (
-        disk_errors(cache),
-        locked(cache / "locks" / "trees", lambda: say("sources: waiting for another lab")),
-    ):
+    with disk_errors(cache), _trees_locked(cache, say):
         digest = _kept(root, cache, say)
         if digest is None:
             archive = fetched(pin.package, pin.version, pin.sha256, cache / "downloads", say)
@@ -157,10 +157,7 @@ def patched_tree(
         return Tree("patched", stock.root, stock.ggml, stock.digest, stock.origin)
     contents = [patch.content.hex() for patch in patches]
     root = cache / "trees" / f"patched-{digest_of([stock.root.name, contents])[:16]}"
-    with (
-        disk_errors(cache),
-        locked(cache / "locks" / "trees", lambda: say("sources: waiting for another lab")),
-    ):
+    with disk_errors(cache), _trees_locked(cache, say):
         digest = _kept(root, cache, say)
         if digest is None:
             with built_whole(root) as partial:
@@ -184,15 +181,17 @@ def user_tree(path: Path, *, cache: Path | None = None) -> Tree:
         raise UsageError(msg)
     cache = cache if cache is not None else cache_root()
     for ggml in (root / "ggml", root):
-        if all(
-            (ggml / part).is_file() for part in ("CMakeLists.txt", "include/ggml.h", "src/CMakeLists.txt")
-        ):
+        if all((ggml / part).is_file() for part in _GGML_PARTS):
             return Tree("user", root, ggml, tree_digest(ggml, cache / "digests").digest, str(root))
     msg = (
-        f"{root} holds no ggml: neither it nor its folder ggml/ has CMakeLists.txt, include/ggml.h and "
-        "src/CMakeLists.txt; nothing was built. Give the top of a llama.cpp or ggml checkout"
+        f"{root} holds no ggml: neither it nor its folder ggml/ has {', '.join(_GGML_PARTS)}; "
+        "nothing was built. Give the top of a llama.cpp or ggml checkout"
     )
     raise SourceError(msg)
+
+
+def _trees_locked(cache: Path, say: Say) -> AbstractContextManager[None]:
+    return locked(cache / "locks" / "trees", lambda: say("sources: waiting for another lab"))
 
 
 def _kept(root: Path, cache: Path, say: Say) -> str | None:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Building a tree and the harness against it: incremental, out of tree, identified by content.
+
+Work happens in `<cache>/builds/<key>/`; the result is copied to `<cache>/binaries/<digest>/`, which never
+changes afterwards, so a lab that is executing is not disturbed by one that rebuilds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from tierlab.errors import BuildError
+from tierlab.toolchain.build import HARNESS_NAME, Build
+from tierlab.toolchain.cache import built_whole, cache_root, locked
+from tierlab.toolchain.compiling import Job, compile_tree
+from tierlab.toolchain.digests import TreeDigest, digest_of, tree_digest
+from tierlab.toolchain.disk import disk_errors
+from tierlab.toolchain.flags import Options, cmake_flags
+from tierlab.toolchain.sources import kernels_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tierlab.toolchain.engine import Engine, Say
+    from tierlab.toolchain.sources import Tree
+
+ATTEMPTS = 3
+"""How often a tree may change while it is being built."""
+
+
+def build_tree(
+    engine: Engine,
+    tree: Tree,
+    options: Options | None = None,
+    *,
+    cache: Path | None = None,
+    harness: Path | None = None,
+    say: Say = print,
+    progress: Callable[[int, int], None] | None = None,
+) -> Build:
+    """Build `tree` and the harness against it; at once if nothing changed since the last time.
+
+    `harness` is the directory of the harness' sources (default: the checkout's). `progress` is called with
+    (steps done, steps in all). BuildError shows the compiler's first error and the log's place. Two labs
+    never build in the same directory at once: the second waits.
+    """
+    options = options if options is not None else Options()
+    cache = cache if cache is not None else cache_root()
+    harness = (harness if harness is not None else kernels_directory() / "harness").resolve()
+    wrapper = kernels_directory() / "llama.cpp" / "cmake"
+    flags = cmake_flags(options, tree.ggml, engine.emulated)
+    identity = engine.identity()
+    source = str(tree.ggml) if tree.mutable else tree.digest
+    key = digest_of([source, identity, flags.arguments, str(harness), tree_digest(wrapper).digest])[:16]
+    stem = "user" if tree.mutable else "tree"
+    place = cache / "builds" / f"{stem}-{options.mode}-{key}"
+    job = Job(engine, tree, options, flags, cache, harness, wrapper, place, identity)
+    with disk_errors(cache), locked(cache / "locks" / place.name, lambda: _waiting(tree, say)):
+        return _current(job, say, progress)
+
+
+def _waiting(tree: Tree, say: Say) -> None:
+    say(f"build {tree.name}: another lab is building the same; waiting for it")
+
+
+def _current(job: Job, say: Say, progress: Callable[[int, int], None] | None) -> Build:
+    for _ in range(ATTEMPTS):
+        sources = _sources(job)
+        digest = _inputs(job, sources)
+        kept = _kept(job, digest, sources)
+        if kept is not None:
+            return kept
+        compile_tree(job, sources, say, progress)
+        if _inputs(job, _sources(job)) == digest:
+            return _published(job, digest, sources)
+        say(f"build {job.tree.name}: the sources changed meanwhile; building again")
+    msg = f"{job.tree.root} changed during each of {ATTEMPTS} builds; it was not built. Try again later"
+    raise BuildError(msg)
+
+
+def _sources(job: Job) -> dict[str, TreeDigest]:
+    memory = job.cache / "digests"
+    return {"ggml": tree_digest(job.tree.ggml, memory), "harness": tree_digest(job.harness, memory)}
+
+
+def _inputs(job: Job, sources: Mapping[str, TreeDigest]) -> str:
+    parts = {name: digest.digest for name, digest in sources.items()}
+    wrapper = tree_digest(job.wrapper).digest
+    return digest_of([parts, wrapper, job.identity, job.flags.arguments])
+
+
+def _kept(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Build | None:
+    """The finished build of these inputs, if every file of it is still what was built."""
+    try:
+        record = json.loads((job.place / "record.json").read_text())
+        files: dict[str, str] = record["files"]
+        directory = job.cache / "binaries" / digest_of(files)[:16]
+        if record["inputs"] != digest or _file_digests(directory, job.cache) != files:
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return _result(job, digest, sources, directory, files)
+
+
+def _published(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Build:
+    """Copy what was built to where nothing touches it any more, and record it."""
+    files = _file_digests(job.build / "bin", None)
+    directory = job.cache / "binaries" / digest_of(files)[:16]
+    with locked(job.cache / "locks" / "binaries"):
+        if not directory.is_dir() or _file_digests(directory, job.cache) != files:
+            with built_whole(directory) as partial:
+                shutil.copytree(job.build / "bin", partial, symlinks=True, dirs_exist_ok=True)
+    fresh = job.place / "record.json.new"
+    fresh.write_text(json.dumps({"inputs": digest, "files": files}))
+    fresh.replace(job.place / "record.json")
+    return _result(job, digest, sources, directory, files)
+
+
+def _result(
+    job: Job, digest: str, sources: Mapping[str, TreeDigest], directory: Path, files: Mapping[str, str]
+) -> Build:
+    return Build(
+        name=job.tree.name,
+        mode=str(job.options.mode),
+        directory=directory,
+        harness=directory / HARNESS_NAME,
+        backend_dir=directory,
+        digest=digest,
+        tree_digest=sources["ggml"].digest,
+        flags=job.flags.arguments,
+        log=job.place / "build.log",
+        file_digests=files,
+        notes=job.flags.notes,
+    )
+
+
+def _file_digests(directory: Path, cache: Path | None) -> dict[str, str]:
+    """Name → SHA-256 of each file; symbolic links (libggml.so → libggml.so.0 …) are not counted apart."""
+    if not directory.is_dir():
+        return {}
+    found = tree_digest(directory, None if cache is None else cache / "digests").files
+    return {name: value for name, value in found.items() if not (directory / name).is_symlink()}
