@@ -9,6 +9,7 @@ is no multiple of a type's block, a promise without its vector length) is checke
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 VERDICTS = ("pass", "fail", "vacuous", "drift", "guard", "abi", "crash", "timeout", "unbuildable", "untested")
@@ -224,3 +225,7 @@ SCHEMA: Schema = {
 def schema_text() -> str:
     """The schema as the exact text of docs/matrix.schema.json."""
     return json.dumps(SCHEMA, indent=2, sort_keys=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -100,6 +100,13 @@ def _repeated(where: Keys, error: ValidationError) -> Iterator[tuple[Keys, bool,
 
 
 def _empty(where: Keys, error: ValidationError) -> Iterator[tuple[Keys, bool, str]]:
+    if isinstance(_instance(error), str):
+        yield (
+            where,
+            False,
+            f"{_name(where)} is empty; a reader would learn nothing. Write it or remove the key.",
+        )
+        return
     what = "empty" if not _instance(error) else f"too short ({len(_instance(error))} of {_rule(error)})"
     yield where, False, f"{_name(where)} is {what}; nothing would be selected. Fill it or remove the key."
 
