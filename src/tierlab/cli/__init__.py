@@ -1,1 +1,22 @@
 # SPDX-License-Identifier: MIT
+"""What a person types. `finish` turns errors into messages and exit codes; the rest are the tasks' bodies."""
+
+from tierlab.cli.app import finish, install_exit_contract
+from tierlab.cli.checks import test
+from tierlab.cli.maintenance import build, clean, doctor, image
+from tierlab.cli.matrix import cells, matrix, report
+from tierlab.cli.options import selection
+
+__all__ = [
+    "build",
+    "cells",
+    "clean",
+    "doctor",
+    "finish",
+    "image",
+    "install_exit_contract",
+    "matrix",
+    "report",
+    "selection",
+    "test",
+]

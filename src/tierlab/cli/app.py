@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from invoke import parser as invoke_parser
 from invoke.exceptions import Exit, ParseError
 
 from tierlab.errors import ExitCode, TierlabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 P = ParamSpec("P")
 
@@ -32,10 +34,11 @@ def install_exit_contract() -> None:
             return original(self, argv)
         except ParseError as error:
             hint = "see `invoke --list`, or `invoke --help TASK` for a task's options"
-            raise Exit(f"tierlab: wrong use: {error}\n{hint}", int(ExitCode.WRONG_USE)) from error
+            message = f"tierlab: wrong use: {error}\n{hint}"
+            raise Exit(message, int(ExitCode.WRONG_USE)) from error
 
     parse_argv.keeps_exit_contract = True  # type: ignore[attr-defined]
-    invoke_parser.Parser.parse_argv = parse_argv
+    invoke_parser.Parser.parse_argv = parse_argv  # type: ignore[method-assign]
 
 
 def finish(function: Callable[P, ExitCode], *args: P.args, **kwargs: P.kwargs) -> None:

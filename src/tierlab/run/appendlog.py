@@ -28,7 +28,7 @@ def explained(path: Path, doing: str) -> Iterator[None]:
     except OSError as error:
         msg = (
             f"cannot {doing} {path}: {error.strerror or error}. What was stored before is intact. "
-            "Make room or correct the permissions, then run the same command again to resume."
+            "Make room or correct the permissions, then resume the run."
         )
         raise StoreError(msg) from error
 

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Runs a prepared plan: pytest over its lanes in worker processes, with progress; then what is left, again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tierlab.errors import ExitCode
+from tierlab.report.model import summarise
+from tierlab.report.progress import show_progress
+from tierlab.run.plan import MATRIX_COPY, Plan, read_plan, write_plan
+from tierlab.run.provenance import with_hellos
+from tierlab.run.store import answered, now, read_cells, read_run_info, write_run_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSES = 3
+"""A worker that is killed loses a lane's remaining cells; they are asked for again, this often at most."""
+
+END_SECONDS = 30.0
+_PR_SET_PDEATHSIG = 1
+# Loaded here: between fork and exec nothing may be loaded.
+_LIBC = ctypes.CDLL(None)
+
+
+def execute(plan_file: Path, workers: int) -> bool:
+    """Run all cells of the plan; True if the user interrupted. Raises StoreError if results are lost."""
+    run_dir = plan_file.parent
+    asked = read_cells(run_dir)
+    interrupted = False
+    with show_progress(run_dir, len(asked)):
+        for number in range(PASSES):
+            left = len(asked) if number == 0 else len(set(asked) - answered(run_dir))
+            if not left:
+                break
+            before = left
+            interrupted = _one_pass(plan_file, workers, number)
+            if interrupted or len(set(asked) - answered(run_dir)) == (before if number else -1):
+                break
+    _finish(run_dir, read_plan(plan_file))
+    return interrupted
+
+
+def _one_pass(plan_file: Path, workers: int, number: int) -> bool:
+    """One pytest run. The verdict cache answers what an earlier pass has done."""
+    run_dir = plan_file.parent
+    if number == 1:
+        # What is known must not be run twice, `fresh` or not.
+        write_plan(replace(read_plan(plan_file), fresh=False))
+    command = [
+        *(sys.executable, "-m", "pytest", str(run_dir / MATRIX_COPY)),
+        *("--tierlab-plan", str(plan_file), "-c", os.devnull, "--rootdir", str(run_dir)),
+        *("-p", "no:cacheprovider", "-q", "--no-header", "-W", "ignore"),
+        *("-n", str(workers), "--dist", "worksteal", "--max-worker-restart", "16"),
+    ]
+    with (run_dir / f"pytest-{number}.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_die_with_parent,
+            start_new_session=True,
+        )
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            return True
+        except BaseException:
+            _end(process)
+            raise
+    return process.returncode == int(pytest_interrupted())
+
+
+def pytest_interrupted() -> int:
+    """pytest's exit code after an interrupt of its own (a worker passed it on)."""
+    return 2
+
+
+def _die_with_parent() -> None:
+    """In the child: no pytest without its lab. xdist's workers end when their channel closes."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let pytest end by itself (sandboxes are closed, the store synced), then make it."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(END_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _finish(run_dir: Path, plan: Plan) -> None:
+    """Complete `run.json`: what the CPUs said, the end, the exit code."""
+    info = with_hellos(read_run_info(run_dir), plan)
+    write_run_info(run_dir, replace(info, finished=now()))
+    code = summarise(run_dir).exit_code
+    write_run_info(run_dir, replace(info, finished=now(), exit_code=int(ExitCode(code))))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Command line words → checked values. Whatever is wrong here is wrong use: exit 3."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierlab.cells.selection import Selection
+from tierlab.cli.checks import project_root
+from tierlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class SelectionWords:
+    """The words of a selection, unchecked: they are checked inside `finish`, where errors are messages."""
+
+    preset: str
+    only: tuple[str, ...]
+    profiles: tuple[str, ...]
+    types: tuple[str, ...]
+    paths: tuple[str, ...]
+    suites: tuple[str, ...]
+    builds: str
+    llama_cpp: str
+    shard: str
+    file: str
+
+    def checked(self) -> Selection:
+        """The selection. Raises UsageError for a malformed shard."""
+        return Selection(
+            preset=self.preset,
+            only=self.only,
+            profiles=self.profiles,
+            types=self.types,
+            paths=self.paths,
+            suites=self.suites,
+            builds=self.build_names,
+            shard=shard_of(self.shard),
+        )
+
+    @property
+    def build_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.builds.split(",") if name.strip())
+
+    @property
+    def tree(self) -> Path | None:
+        return Path(self.llama_cpp) if self.llama_cpp else None
+
+    @property
+    def matrix(self) -> Path:
+        """The matrix file: as named, or the checkout's where that name does not exist here."""
+        path = Path(self.file)
+        if path.is_absolute() or path.exists() or self.file != "matrix.yaml":
+            return path
+        return project_root() / self.file
+
+
+def selection(
+    preset: str,
+    only: Iterable[str] | None,
+    profile: Iterable[str] | None,
+    type: Iterable[str] | None,
+    path: Iterable[str] | None,
+    suite: Iterable[str] | None,
+    build: str,
+    llama_cpp: str,
+    shard: str,
+    file: str,
+) -> SelectionWords:
+    """Collect a task's selection options; commas separate values of one axis, globs may hold commas."""
+    return SelectionWords(
+        preset=preset,
+        only=tuple(only or ()),
+        profiles=_split(profile),
+        types=_split(type),
+        paths=_split(path),
+        suites=_split(suite),
+        builds=build,
+        llama_cpp=llama_cpp,
+        shard=shard,
+        file=file,
+    )
+
+
+def _split(values: Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """`2/4` → (2, 4); empty → (1, 1)."""
+    if not text:
+        return (1, 1)
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if not found:
+        msg = f"--shard {text!r} is not of the form i/n; nothing was run. The first of four parts is 1/4"
+        raise UsageError(msg)
+    return int(found[1]), int(found[2])
+
+
+def whole_number(name: str, text: str, lowest: int, default: int | None) -> int | None:
+    """The value of a numeric option; `default` where it was not given."""
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) < lowest:
+        msg = f"--{name} {text!r} is no whole number from {lowest} up; nothing was run. Give one"
+        raise UsageError(msg)
+    return int(text)

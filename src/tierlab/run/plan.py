@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""What a run is going to do, on disk: every worker process reads it and needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tierlab.cells.selection import Selection
+from tierlab.errors import StoreError
+from tierlab.run.appendlog import replace_file
+from tierlab.toolchain.build import Build
+
+PLAN = "plan.json"
+MATRIX_COPY = "matrix.yaml"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A prepared run: image and builds exist.
+
+    `builds` are what is under test, by name; `reference` is the native portable build. The matrix is the
+    copy in the run's folder, so that editing the original disturbs no run under way.
+    """
+
+    run_dir: Path
+    selection: Selection
+    seed: int
+    engine: str
+    engine_identity: str
+    builds: dict[str, Build]
+    reference: Build
+    fresh: bool = False
+
+    @property
+    def matrix_file(self) -> Path:
+        return self.run_dir / MATRIX_COPY
+
+
+def write_plan(plan: Plan) -> Path:
+    """Write `plan.json` into the run's folder; returns its path. Raises StoreError."""
+    path = plan.run_dir / PLAN
+    value = {
+        "run_dir": str(plan.run_dir),
+        "selection": asdict(plan.selection),
+        "seed": plan.seed,
+        "engine": plan.engine,
+        "engine_identity": plan.engine_identity,
+        "builds": {name: _build_out(build) for name, build in plan.builds.items()},
+        "reference": _build_out(plan.reference),
+        "fresh": plan.fresh,
+    }
+    replace_file(path, [(json.dumps(value, indent=1) + "\n").encode()])
+    return path
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file that `write_plan` wrote. Raises StoreError."""
+    try:
+        value = json.loads(path.read_text())
+        selection: dict[str, Any] = {
+            key: tuple(item) if isinstance(item, list) else item for key, item in value["selection"].items()
+        }
+        return Plan(
+            run_dir=Path(value["run_dir"]),
+            selection=Selection(**selection),
+            seed=value["seed"],
+            engine=value["engine"],
+            engine_identity=value["engine_identity"],
+            builds={name: _build_in(build) for name, build in value["builds"].items()},
+            reference=_build_in(value["reference"]),
+            fresh=value["fresh"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"{path} is not a plan of this version of tierlab ({error}); nothing was run. Start a new run"
+        raise StoreError(msg) from error
+
+
+_PATHS = ("directory", "harness", "backend_dir", "log")
+
+
+def _build_out(build: Build) -> dict[str, Any]:
+    value = {field.name: getattr(build, field.name) for field in fields(build)}
+    value.update({name: str(value[name]) for name in _PATHS})
+    value["file_digests"] = dict(build.file_digests)
+    return value
+
+
+def _build_in(value: dict[str, Any]) -> Build:
+    made: dict[str, Any] = {name: Path(item) if name in _PATHS else item for name, item in value.items()}
+    made.update({name: tuple(item) for name, item in made.items() if isinstance(item, list)})
+    return Build(**made)

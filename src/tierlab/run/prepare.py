@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""From a wish to a prepared run: image, sources, builds, run folder, plan."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierlab.cells.expand import excluded, expand
+from tierlab.cells.load import load_matrix
+from tierlab.cells.selection import Selection
+from tierlab.errors import UsageError
+from tierlab.run.appendlog import explained
+from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
+from tierlab.run.provenance import run_info
+from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
+from tierlab.toolchain.builds import build_tree
+from tierlab.toolchain.choose import choose_engine
+from tierlab.toolchain.flags import Mode, Options
+from tierlab.toolchain.sources import patched_tree, stock_tree, user_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tierlab.cells.matrix import Matrix
+    from tierlab.toolchain.build import Build
+    from tierlab.toolchain.engine import Engine, Say
+    from tierlab.toolchain.sources import Tree
+
+DEFAULT_SEED = 1
+SEED_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asked for. `llama_cpp` is the user's tree (build `user`)."""
+
+    matrix: Path
+    selection: Selection
+    engine: str | None = None
+    seed: int | None = None
+    llama_cpp: Path | None = None
+    fresh: bool = False
+    reports: Path = Path("reports")
+
+
+def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
+    """Make everything the run needs; returns the plan's path. Raises any TierlabError.
+
+    With `note_cells` the ids of all selected cells are noted in the run's folder, so that one without an
+    answer is `untested`; without it the caller narrows the selection further.
+    """
+    seed = DEFAULT_SEED if wish.seed is None else wish.seed
+    if not 0 <= seed < SEED_LIMIT:
+        msg = f"seed {seed} is out of range; nothing was run. Use an integer from 0 to {SEED_LIMIT - 1}"
+        raise UsageError(msg)
+    matrix = load_matrix(wish.matrix)
+    selection = _with_builds(wish, matrix)
+    cells = list(expand(matrix, selection))
+    run_dir = create_run_dir(wish.reports.absolute())
+    try:
+        engine = choose_engine(wish.engine, say)
+        engine.prepare()
+        names = dict.fromkeys(cell.build for cell in cells)
+        builds, reference = make_builds(engine, names, wish.llama_cpp, say)
+        with explained(run_dir, "write"):
+            shutil.copyfile(wish.matrix, run_dir / MATRIX_COPY)
+        plan = Plan(run_dir, selection, seed, engine.name, engine.identity(), builds, reference, wish.fresh)
+        left_out = [(item, cell) for cell, item in excluded(matrix, selection)]
+        info = run_info(
+            plan, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]]),
+            user_path=wish.llama_cpp,
+        )  # fmt: skip
+        if note_cells:
+            with Store(run_dir) as store:
+                store.write_cells(cell.id for cell in cells)
+        else:
+            info = replace(info, asked=0)
+        write_run_info(run_dir, info)
+        path = write_plan(plan)
+    except BaseException:
+        # Nothing was run: an empty folder would only look like a result.
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise
+    mark_latest(run_dir)
+    return path
+
+
+def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
+    """`--llama-cpp` alone means build `user`; `user` without it is wrong use."""
+    builds = wish.selection.builds
+    if wish.llama_cpp is not None and not builds:
+        builds = ("user",)
+    preset = matrix.presets.get(wish.selection.preset)
+    wanted = builds or (preset.builds if preset else ())
+    if "user" in wanted and wish.llama_cpp is None:
+        msg = "build 'user' needs the tree: nothing was run. Add --llama-cpp PATH"
+        raise UsageError(msg)
+    if wish.llama_cpp is not None and "user" not in wanted:
+        msg = f"--llama-cpp was given but build 'user' is not among {', '.join(wanted)}; nothing was run. Add it to --build"
+        raise UsageError(msg)
+    return replace(wish.selection, builds=builds)
+
+
+def make_builds(
+    engine: Engine, names: Iterable[str], llama_cpp: Path | None, say: Say
+) -> tuple[dict[str, Build], Build]:
+    """The builds called `names`, and the native reference of the pinned tree."""
+    trees: dict[str, Callable[[], Tree]] = {
+        "stock": lambda: stock_tree(say=say),
+        "patched": lambda: patched_tree(say=say),
+        "user": lambda: user_tree(Path(llama_cpp or "")),
+    }
+    reference = build_tree(engine, stock_tree(say=say), Options(mode=Mode.REFERENCE), say=say)
+    builds = {name: build_tree(engine, trees[name](), Options(), say=say) for name in names}
+    return builds, reference
+
+
+def default_jobs() -> int:
+    """One lane for each processor this process may use."""
+    return len(os.sched_getaffinity(0))
