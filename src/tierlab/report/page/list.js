@@ -77,7 +77,7 @@ function toggleDetail(row, button, index) {
   add("output sha256", columns.digest[index] && columns.digest[index] + "…");
   add("cost", `${figureText(columns.wall_ms[index])} ms, ${figureText(columns.kernel_ms[index])} ms of it in the emulated kernel` +
     (columns.cached[index] ? " (from the verdict cache)" : ""));
-  const command = make("div", { className: "command" }, make("code", { text: reproduceOf(index) }), copyButton(reproduceOf(index)));
+  const command = make("div", { className: "command" }, copyButton(reproduceOf(index)), make("code", { text: reproduceOf(index) }));
   row.after(make("tr", { className: "detail" }, Object.assign(make("td", {}, list, command), { colSpan: HEADS.length })));
 }
 
