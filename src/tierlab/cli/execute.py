@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a prepared plan: pytest over its lanes in worker processes, with progress; then what is left, again."""
+"""Runs a prepared plan: pytest over its lanes in worker processes, with progress; then what is left."""
 
 from __future__ import annotations
 

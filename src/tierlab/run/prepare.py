@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
-from tierlab.cells.selection import Selection
 from tierlab.errors import UsageError
 from tierlab.run.appendlog import explained
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tierlab.cells.matrix import Matrix
+    from tierlab.cells.selection import Selection
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine, Say
     from tierlab.toolchain.sources import Tree
@@ -102,7 +102,10 @@ def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
         msg = "build 'user' needs the tree: nothing was run. Add --llama-cpp PATH"
         raise UsageError(msg)
     if wish.llama_cpp is not None and "user" not in wanted:
-        msg = f"--llama-cpp was given but build 'user' is not among {', '.join(wanted)}; nothing was run. Add it to --build"
+        msg = (
+            f"--llama-cpp was given but build 'user' is not among {', '.join(wanted)}; nothing was run. "
+            "Add it to --build"
+        )
         raise UsageError(msg)
     return replace(wish.selection, builds=builds)
 

@@ -130,9 +130,11 @@ class Problems:
         """Arrays from disk, or made and kept there. A damaged or unwritable file only costs time."""
         key = digest_of([self._keys[kind], name])
         path = self._root / kind / key[:2] / f"{key}.npz"
-        with contextlib.suppress(OSError, ValueError, BadZipFile, KeyError, EOFError):
-            with np.load(path) as stored:
-                return {name: stored[name] for name in stored.files}
+        with (
+            contextlib.suppress(OSError, ValueError, BadZipFile, KeyError, EOFError),
+            np.load(path) as stored,
+        ):
+            return {name: stored[name] for name in stored.files}
         arrays = make()
         draft = path.with_suffix(f".{os.getpid()}")
         try:
