@@ -81,7 +81,7 @@ def _table() -> dict[str, Any]:
 def counts(family: str, name: str) -> Counts:
     """Counts of `name` (a weight type or a KleidiAI operand packing) in a kernel family."""
     table = _table()
-    families = table["families"]
+    families, name = table["families"], name.lower()
     entry = families.get(family, {}).get(name)
     if entry is None and family == "generic":
         entry = families["vec_dot"].get(name)

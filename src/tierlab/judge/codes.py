@@ -65,6 +65,7 @@ def judge_codes(name: str, raw: NDArray[np.uint8], x: NDArray[np.float32]) -> Ju
 
     `name` is the activation format; f32, f16 and bf16 are conversions, judged bit by bit.
     """
+    name = name.lower()
     if name in ("f32", "f16", "bf16"):
         return _conversion(name, raw, x)
     if name not in LAYOUTS:
@@ -72,7 +73,7 @@ def judge_codes(name: str, raw: NDArray[np.uint8], x: NDArray[np.float32]) -> Ju
         raise UsageError(msg)
     want = ENCODERS[name](x)
     got = parse(name, raw, len(x))
-    defined = np.isfinite(want.scale) & np.isfinite(x).reshape(len(x), want.scale.shape[1], -1).all(axis=2)
+    defined = np.asarray(np.isfinite(x).reshape(len(x), want.scale.shape[1], -1).all(axis=2))
     if not defined.any():
         return Judgement(Verdict.VACUOUS, detail="no block has a defined result")
     return _fields(name, got, want, defined)
@@ -115,7 +116,9 @@ def _sums(name: str, got: Stored, want: Codes, matters: NDArray[np.bool_]) -> st
     else:
         assert want.total is not None
         assert want.total_slack is not None
-        wrong = matters & ~(np.abs(got.total - want.total) <= want.total_slack)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(got.total - want.total) <= want.total_slack
+        wrong = matters & ~near & (got.total != want.total)
         noun = "stored sums"
     if not wrong.any():
         return ""
@@ -164,7 +167,9 @@ def _exact(
     if not got.size:
         return Judgement(Verdict.VACUOUS, detail="nothing was compared: the output is empty")
     finite = np.isfinite(got) & np.isfinite(want)
-    error = np.abs(got - want, where=finite, out=np.zeros_like(want))
+    error = np.zeros_like(want)
+    np.subtract(got, want, where=finite, out=error)
+    error = np.abs(error)
     max_abs = float(error.max())
     if same.all():
         share = 0.0

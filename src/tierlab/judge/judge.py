@@ -7,6 +7,7 @@ did not take the operation), then the numbers, then whether the kernel they are 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,13 @@ def judge_product(
     expected_kernels: Expected = (),
     counting: bool = True,
     claim_expected: bool | None = None,
+    lam: float | None = None,
 ) -> Judgement:
     """Judge a `mul_mat` or `mul_mat_id` cell.
 
     `output` is float32 [rows, N] (any shape of that size); `candidates` pairs each scheme of
     `judge.scheme.schemes` with its expectation. `counting` tells whether the harness counts calls.
+    `lam` replaces the lambda of roundings.yaml.
     """
     early = precondition(answer, claim_expected)
     if early is not None:
@@ -50,7 +53,7 @@ def judge_product(
     if output.size != candidates[0][1].y.size:
         size = candidates[0][1].y.size
         return Judgement(Verdict.FAIL, detail=f"the output has {output.size} elements, {size} were asked for")
-    judged = [_one(output, scheme, expectation) for scheme, expectation in candidates]
+    judged = [_one(output, scheme, expectation, lam) for scheme, expectation in candidates]
     comparison, expectation = judged[0] if len(judged) == 1 else _either(output, judged)
     verdict, detail = Verdict.PASS, ""
     if comparison.compared == 0:
@@ -114,9 +117,10 @@ def idle_kernels(ran: Mapping[str, int], expected: Expected) -> str:
 
 
 def _one(
-    output: NDArray[np.float32], scheme: Scheme, expectation: Expectation
+    output: NDArray[np.float32], scheme: Scheme, expectation: Expectation, lam: float | None
 ) -> tuple[Comparison, Expectation]:
-    return compare(output, expectation, bound(expectation, scheme.counts)), expectation
+    count = scheme.counts if lam is None else replace(scheme.counts, lam=lam)
+    return compare(output, expectation, bound(expectation, count)), expectation
 
 
 def _either(

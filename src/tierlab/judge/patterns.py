@@ -31,34 +31,28 @@ def describe(output: NDArray[np.float32], expectation: Expectation, comparison: 
 
 
 def recognise(out: Matrix, y: Matrix, over: NDArray[np.bool_]) -> str:
-    """The first pattern that explains the elements over budget, or an empty string."""
-    for check in (_degenerate, _moved, _region):
-        text = check(out, y, over)
-        if text:
-            return text
-    return ""
+    """What explains the elements over budget: their kind and their place, or an empty string."""
+    whole = _uniform(out, y) or _moved(out, y, over)
+    return whole or ", ".join(text for text in (_kind(out, over), _region(out, y, over)) if text)
 
 
-def _degenerate(out: Matrix, y: Matrix, over: NDArray[np.bool_]) -> str:
+def _uniform(out: Matrix, y: Matrix) -> str:
     if not out.any() and y.any():
         return "the output is all zeros"
-    nan = int(np.isnan(out).sum())
-    if nan == out.size:
-        return "the output is all NaN"
-    if nan and np.isnan(out[over]).all():
-        return f"{nan} elements are NaN"
-    infinite = int(np.isinf(out).sum())
-    if infinite and np.isinf(out[over]).all():
-        return f"{infinite} elements are infinite"
-    zeros = over & (out == 0)
-    if over.sum() > 1 and zeros.sum() == over.sum():
-        return "the wrong elements are all zero"
+    return "the output is all NaN" if np.isnan(out).all() else ""
+
+
+def _kind(out: Matrix, over: NDArray[np.bool_]) -> str:
+    wrong = out[over]
+    for test, text in ((np.isnan, "NaN"), (np.isinf, "infinite"), (lambda x: x == 0, "zero")):
+        if test(wrong).all():
+            return f"all wrong elements are {text}"
     return ""
 
 
 def _close(a: Matrix, b: Matrix) -> bool:
     scale = np.abs(b).max(initial=0.0)
-    if not scale or a.shape != b.shape or not np.isfinite(a).all():
+    if not scale or not np.isfinite(scale) or a.shape != b.shape or not np.isfinite(a).all():
         return False
     return bool(np.abs(a - b).max() <= 1e-3 * scale)
 

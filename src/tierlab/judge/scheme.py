@@ -86,6 +86,7 @@ def schemes(
     `ran` are the counted kernel calls of the cell, None where call counting is off: then KleidiAI's
     dispatch rule decides. HarnessError if kernels of two schemes ran where the rule allows one.
     """
+    weight_type = weight_type.lower()
     kai = kleidiai_kernels(ran) if ran is not None else _predicted(path, weight_type, machine, op, m, threads)
     found = tuple(dict.fromkeys(_kleidiai(symbol) for symbol in kai))
     if not found:

@@ -204,7 +204,7 @@ ENCODERS: dict[str, Callable[[F32], Activations]] = {
 def encode(name: str, x: F32) -> Activations:
     """Operands of activation rows x, float32 [rows, K], under the code called `name`."""
     try:
-        encoder = ENCODERS[name]
+        encoder = ENCODERS[name.lower()]
     except KeyError:
         msg = f"unknown activation code '{name}'; known are {', '.join(ENCODERS)}"
         raise UsageError(msg) from None

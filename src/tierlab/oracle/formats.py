@@ -50,9 +50,9 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(name: str) -> Format:
-    """The format called `name` (ggml's type name in lower case); UsageError if the oracle has none."""
+    """The format that ggml calls `name` (`q4_K` or `q4_k`); UsageError if the oracle has none."""
     try:
-        return FORMATS[name]
+        return FORMATS[name.lower()]
     except KeyError:
         msg = (
             f"the oracle knows no weight format '{name}', so nothing of that type can be judged; "

@@ -34,13 +34,14 @@ class Weights:
 def decode_rows(name: str, rows: U8) -> Weights:
     """Decode weight rows, uint8 [rows, row bytes] of type `name`, exactly."""
     fmt = format_of(name)
+    name = name.lower()
     if rows.ndim != 2 or rows.shape[1] % fmt.nbytes:
         msg = f"rows of {rows.shape} bytes do not hold whole {name} blocks of {fmt.nbytes} bytes"
         raise UsageError(msg)
     raw = np.ascontiguousarray(rows).reshape(-1, fmt.nbytes)
     with np.errstate(invalid="ignore", over="ignore"):  # blocks whose scale is NaN or infinite
         parts = DECODERS[name](raw) if name in DECODERS else grids.decode(name, raw)
-        return _assemble(parts, len(rows))
+        return _assemble(parts, (len(rows), rows.shape[1] // fmt.nbytes * fmt.block))
 
 
 def transformed(weights: Weights, transform: str) -> Weights:
@@ -65,9 +66,9 @@ def to_bf16(x: np.ndarray) -> F64:
     return np.where(np.isnan(x), np.nan, value)
 
 
-def _assemble(parts: Parts, rows: int) -> Weights:
+def _assemble(parts: Parts, shape: tuple[int, int]) -> Weights:
     def shaped(x: F64) -> F64:
-        return np.ascontiguousarray(x, np.float64).reshape(rows, -1)
+        return np.ascontiguousarray(x, np.float64).reshape(shape)
 
     main, step = shaped(parts.main), shaped(parts.step)
     if parts.offset is None:
