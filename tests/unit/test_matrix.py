@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -13,11 +14,13 @@ from tierlab.cells.cell_id import parse_cell_id
 from tierlab.cells.claims import expected_claim, expected_kernels
 from tierlab.cells.expand import expand
 from tierlab.cells.load import load_matrix
-from tierlab.cells.matrix import Matrix
 from tierlab.cells.schema import SCHEMA, VERDICTS, schema_text
 from tierlab.cells.selection import Selection
 from tierlab.cells.worth import false_alarms, needed_lambda
 from tierlab.judge.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tierlab.cells.matrix import Matrix
 
 ROOT = Path(__file__).parents[2]
 
