@@ -45,7 +45,8 @@ class Options:
 
     `march` is GCC's text (`armv8.2-a+dotprod`), for Mode.MARCH alone. `assertions`: without them an
     `assert` of a kernel turns into a silently wrong number. `llamafile`: tinyBLAS takes F32, F16, Q8_0 and
-    Q4_0 products away from the kernels. `faults` also builds `tierlab-harness-faulty`.
+    Q4_0 products away from the kernels. `openmp`: run it with OMP_WAIT_POLICY=passive. `faults`
+    also builds `tierlab-harness-faulty`.
     """
 
     mode: Mode = Mode.VARIANTS
@@ -53,6 +54,7 @@ class Options:
     assertions: bool = True
     llamafile: bool = False
     kleidiai: bool = True
+    openmp: bool = True
     faults: bool = False
 
     def __post_init__(self) -> None:
@@ -85,8 +87,9 @@ def cmake_flags(options: Options, ggml: Path, emulated: bool) -> Flags:
         "CMAKE_CXX_FLAGS_RELEASE": optimise,
         "GGML_NATIVE": "OFF",
         "GGML_LLAMAFILE": _switch(options.llamafile),
-        # ggml's own threads: they can be counted on, OpenMP's differ with the image.
-        "GGML_OPENMP": "OFF",
+        # llama.cpp's own default. ggml's other barrier spins, and a spinning thread that shares a core with
+        # the one it waits for costs a time slice a barrier: about 15 times the time of a small product.
+        "GGML_OPENMP": _switch(options.openmp and options.mode is not Mode.REFERENCE),
         # The wrapper sets the launcher; ggml's way would set it a second time.
         "GGML_CCACHE": "OFF",
         # The commit of a checkout must not change the bytes of an otherwise equal build.
