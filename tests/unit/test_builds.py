@@ -11,7 +11,7 @@ import pytest
 
 from tierlab.errors import BuildError, EngineError, UsageError
 from tierlab.toolchain.build_log import first_error
-from tierlab.toolchain.builds import build_tree
+from tierlab.toolchain.builds import build_tree, compiler_identity
 from tierlab.toolchain.flags import Mode, Options, cmake_flags
 from tierlab.toolchain.sources import user_tree
 
@@ -37,8 +37,8 @@ class PretendedEngine:
         self.code = 0
         self.meanwhile: list[Path] = []
 
-    def identity(self) -> str:
-        return "pretended 1"
+    def manifest(self) -> dict[str, str]:
+        return {"gcc-14-aarch64-linux-gnu": "14.2", "bash": "5"}
 
     def run(
         self, argv: Sequence[str], *, mounts: Sequence[Mount], env: Mapping[str, str], workdir: str, log: Path
@@ -352,3 +352,26 @@ def test_an_old_tree_goes_without_kleidiai_and_says_so(ggml: Path) -> None:
 def test_march_that_makes_no_sense(mode: Mode, march: str) -> None:
     with pytest.raises(UsageError):
         Options(mode=mode, march=march)
+
+
+def test_the_faulty_harness_is_made_only_when_asked_for(bench: Bench) -> None:
+    plain = bench.build()
+    faulty = bench.build(Options(faults=True))
+    assert bench.engine.ran == ["make"]
+    (plain.log.parent / "build/bin/tierlab-harness-faulty").write_text("made for the faults")
+    assert bench.build() == plain
+    assert bench.engine.ran == []
+    bench.write("src/ggml.c", "changed")
+    assert "tierlab-harness-faulty" not in bench.build().file_digests
+    assert "tierlab-harness-faulty" in bench.build(Options(faults=True)).file_digests
+    assert faulty.faulty_harness.name == "tierlab-harness-faulty"
+
+
+def test_only_what_makes_binaries_identifies_the_toolchain() -> None:
+    def identity(**versions: str) -> str:
+        engine = PretendedEngine()
+        engine.manifest = lambda: versions  # type: ignore[method-assign]
+        return compiler_identity(engine)  # type: ignore[arg-type]
+
+    assert identity(gcc="14", bash="5") == identity(bash="6", gcc="14", perl="5")
+    assert identity(gcc="14") != identity(gcc="15")

@@ -8,11 +8,12 @@ changes afterwards, so a lab that is executing is not disturbed by one that rebu
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import TYPE_CHECKING
 
 from tierlab.errors import BuildError
-from tierlab.toolchain.build import HARNESS_NAME, Build
+from tierlab.toolchain.build import FAULTY_NAME, HARNESS_NAME, Build
 from tierlab.toolchain.cache import built_whole, cache_root, locked
 from tierlab.toolchain.compiling import Job, compile_tree
 from tierlab.toolchain.digests import TreeDigest, digest_of, tree_digest
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     from tierlab.toolchain.engine import Engine, Say
     from tierlab.toolchain.sources import Tree
+
+_MAKES_BINARIES = re.compile(
+    r"binutils|cmake|cpp|g\+\+|gcc|libc6|libgcc|libgomp|libkleidiai|libstdc\+\+|linux-libc|ninja"
+)
 
 ATTEMPTS = 3
 """How often a tree may change while it is being built."""
@@ -52,7 +57,7 @@ def build_tree(
     harness = (harness if harness is not None else kernels_directory() / "harness").resolve()
     wrapper = kernels_directory() / "llama.cpp" / "cmake"
     flags = cmake_flags(options, tree.ggml, engine.emulated)
-    identity = engine.identity()
+    identity = compiler_identity(engine)
     source = str(tree.ggml) if tree.mutable else tree.digest
     key = digest_of([source, identity, flags.arguments, str(harness), tree_digest(wrapper).digest])[:16]
     stem = "user" if tree.mutable else "tree"
@@ -60,6 +65,13 @@ def build_tree(
     job = Job(engine, tree, options, flags, cache, harness, wrapper, place, identity)
     with disk_errors(cache), locked(cache / "locks" / place.name, lambda: _waiting(tree, say)):
         return _current(job, say, progress)
+
+
+def compiler_identity(engine: Engine) -> str:
+    """SHA-256 (hex) over the packages of the image that make binaries: the same for every engine that has the
+    same ones, whatever else is in its image."""
+    manifest = engine.manifest()
+    return digest_of({name: manifest[name] for name in manifest if _MAKES_BINARIES.match(name)})
 
 
 def _waiting(tree: Tree, say: Say) -> None:
@@ -89,13 +101,13 @@ def _sources(job: Job) -> dict[str, TreeDigest]:
 def _inputs(job: Job, sources: Mapping[str, TreeDigest]) -> str:
     parts = {name: digest.digest for name, digest in sources.items()}
     wrapper = tree_digest(job.wrapper).digest
-    return digest_of([parts, wrapper, job.identity, job.flags.arguments])
+    return digest_of([parts, wrapper, job.identity, job.flags.arguments, job.options.targets])
 
 
 def _kept(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Build | None:
     """The finished build of these inputs, if every file of it is still what was built."""
     try:
-        record = json.loads((job.place / "record.json").read_text())
+        record = json.loads(_record(job).read_text())
         files: dict[str, str] = record["files"]
         directory = job.cache / "binaries" / digest_of(files)[:16]
         if record["inputs"] != digest or _file_digests(directory, job.cache) != files:
@@ -105,17 +117,31 @@ def _kept(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Build | N
     return _result(job, digest, sources, directory, files)
 
 
+def _record(job: Job) -> Path:
+    """Where the last result is noted, apart for each set of targets that is made in the same place."""
+    return job.place / f"{'+'.join(job.options.targets)}.json"
+
+
 def _published(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Build:
     """Copy what was built to where nothing touches it any more, and record it."""
+    others = {FAULTY_NAME} - set(job.options.targets)
     files = _file_digests(job.build / "bin", None)
+    for name in others:
+        files.pop(name, None)
     directory = job.cache / "binaries" / digest_of(files)[:16]
     with locked(job.cache / "locks" / "binaries"):
         if not directory.is_dir() or _file_digests(directory, job.cache) != files:
             with built_whole(directory) as partial:
-                shutil.copytree(job.build / "bin", partial, symlinks=True, dirs_exist_ok=True)
-    fresh = job.place / "record.json.new"
+                shutil.copytree(
+                    job.build / "bin",
+                    partial,
+                    symlinks=True,
+                    dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns(*others),
+                )
+    fresh = job.place / "record.new"
     fresh.write_text(json.dumps({"inputs": digest, "files": files}))
-    fresh.replace(job.place / "record.json")
+    fresh.replace(_record(job))
     return _result(job, digest, sources, directory, files)
 
 

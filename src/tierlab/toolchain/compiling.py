@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tierlab.errors import BuildError, EngineError
 from tierlab.toolchain import flags as inside
-from tierlab.toolchain.build import FAULTY_NAME, HARNESS_NAME
 from tierlab.toolchain.build_log import first_error, watched
 from tierlab.toolchain.cache import is_disk_full, remove_tree, require_space
 from tierlab.toolchain.engine import Mount
@@ -89,9 +88,8 @@ def _configure_and_make(job: Job, progress: Callable[[int, int], None] | None) -
     if not (job.build / "build.ninja").is_file():
         configure = ["cmake", "-S", inside.WRAPPER, "-B", inside.BUILD, "-G", "Ninja", *job.flags.arguments]
         _run(job, configure, job.place / "configure.log", None)
-    targets = [HARNESS_NAME, *([FAULTY_NAME] if job.options.faults else [])]
     jobs = str(len(os.sched_getaffinity(0)))
-    command = ["cmake", "--build", inside.BUILD, "--parallel", jobs, "--target", *targets]
+    command = ["cmake", "--build", inside.BUILD, "--parallel", jobs, "--target", *job.options.targets]
     _run(job, command, job.place / "build.log", progress)
 
 
@@ -106,7 +104,7 @@ def _run(job: Job, command: list[str], log: Path, progress: Callable[[int, int],
     env = {
         "CCACHE_DIR": inside.CCACHE,
         "CCACHE_MAXSIZE": CCACHE_SIZE,
-        # The engine's identity names every package's version: two engines share what the same compiler made.
+        # By the packages' versions, not the compiler's time stamp: two engines share what one of them compiled.
         "CCACHE_COMPILERCHECK": f"string:{job.identity}",
     }
     with watched(log, progress):

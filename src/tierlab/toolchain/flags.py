@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tierlab.errors import UsageError
+from tierlab.toolchain.build import FAULTY_NAME, HARNESS_NAME
 from tierlab.toolchain.engine import KLEIDIAI_ROOT
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class Options:
     openmp: bool = True
     faults: bool = False
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What to make; the backends come along."""
+        return (HARNESS_NAME, FAULTY_NAME) if self.faults else (HARNESS_NAME,)
+
     def __post_init__(self) -> None:
         if (self.mode is Mode.MARCH) != bool(self.march):
             msg = "a -march text and the build mode `march` go together; nothing was built. Give both or none"
@@ -81,7 +87,8 @@ def cmake_flags(options: Options, ggml: Path, emulated: bool) -> Flags:
     flags = {
         "TIERLAB_GGML": GGML,
         "TIERLAB_HARNESS": HARNESS,
-        "TIERLAB_FAULTS": _switch(options.faults),
+        # The rules of the faulty harness are always there; Options.targets decides whether it is made.
+        "TIERLAB_FAULTS": "ON",
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_C_FLAGS_RELEASE": optimise,
         "CMAKE_CXX_FLAGS_RELEASE": optimise,
