@@ -104,7 +104,7 @@ def _run(job: Job, command: list[str], log: Path, progress: Callable[[int, int],
     env = {
         "CCACHE_DIR": inside.CCACHE,
         "CCACHE_MAXSIZE": CCACHE_SIZE,
-        # By the packages' versions, not the compiler's time stamp: two engines share what one of them compiled.
+        # By the packages' versions, not the compiler's time stamp: engines share what one compiled.
         "CCACHE_COMPILERCHECK": f"string:{job.identity}",
     }
     with watched(log, progress):
