@@ -89,7 +89,8 @@ bool is_guarded(const Bytes & file, const Elf64_Ehdr & header) {
 }
 
 const Elf64_Shdr * find_section(const std::vector<Elf64_Shdr> & sections, std::uint32_t type) {
-    const auto found = std::find_if(sections.begin(), sections.end(), [&](const auto & s) { return s.sh_type == type; });
+    const auto found = std::find_if(sections.begin(), sections.end(),
+                                    [&](const auto & section) { return section.sh_type == type; });
     return found == sections.end() ? nullptr : &*found;
 }
 

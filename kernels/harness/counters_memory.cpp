@@ -108,7 +108,8 @@ std::vector<std::uintptr_t> candidates(const LoadedObject & object, std::size_t 
             out.push_back(last);
         }
     }
-    const auto distance = [&](std::uintptr_t at) { return at > object.span.begin ? at - object.span.begin : object.span.begin - at; };
+    const std::uintptr_t home = object.span.begin;
+    const auto distance = [&](std::uintptr_t at) { return at > home ? at - home : home - at; };
     std::sort(out.begin(), out.end(), [&](auto a, auto b) { return distance(a) < distance(b); });
     return out;
 }

@@ -73,6 +73,7 @@ REFUSED = {
     "kai_run_data": "data",
     "kai_run_authenticated": "authenticated",
     "kai_run_signed_with_pc": "PAuth_LR",
+    "kai_run_compare_branch": "FEAT_CMPBR",
     "kai_run_picked": "IFUNC",
 }
 

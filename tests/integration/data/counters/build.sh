@@ -17,10 +17,10 @@ $module "$out/entries.o" $twins -Wl,-z,force-bti -o "$out/guarded.so" 2>"$out/fo
 $module streaming.S -o "$out/streaming.so"
 $module -x c /dev/null -o "$out/none.so"
 aarch64-linux-gnu-strip --strip-all -o "$out/stripped.so" "$out/entries.so"
-for source in counters counters_a64 counters_elf counters_memory; do
+for source in counters counters_a64 counters_elf counters_memory counters_plan; do
     $CXX -std=c++17 -O2 -Wall -Wextra -Wconversion -Werror -c "$harness/$source.cpp" -o "$out/$source.o"
 done
-counters="$out/counters.o $out/counters_a64.o $out/counters_elf.o $out/counters_memory.o"
+counters="$out/counters.o $out/counters_a64.o $out/counters_elf.o $out/counters_memory.o $out/counters_plan.o"
 $CXX -std=c++17 -O2 -Wall -Wextra -Werror -I"$harness" -c driver.cpp -o "$out/driver.o"
 $CXX "$out/driver.o" $counters -pthread -ldl -o "$out/driver"
 $CXX "$out/driver.o" $counters "$out/entries.o" $twins -rdynamic -pthread -ldl -o "$out/linked"

@@ -278,6 +278,11 @@ kai_run_cold_loop.cold:
         ret
         finish  kai_run_signed_with_pc
 
+        function kai_run_compare_branch
+        .inst   0x74010040                      // cbgt w0, w1, 8 bytes on
+        ret
+        finish  kai_run_compare_branch
+
         .p2align 4
         .global kai_run_picked
         .type   kai_run_picked, %gnu_indirect_function
