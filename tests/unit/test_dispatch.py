@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tierlab.dispatch import (
     KERNEL_PATTERNS,
     Receipt,
+    check_counters,
     is_kernel,
     kernel_symbols,
     plain_names,
@@ -202,3 +204,28 @@ def test_counts_without_counters_are_an_error() -> None:
         Receipt.parse(0, ["a 1"])
     with pytest.raises(HarnessError, match="no proof"):
         Receipt(-1)
+
+
+@dataclass
+class Said:
+    arch: str
+    kernels: int
+    counters_error: str = ""
+
+
+@pytest.mark.parametrize("said", [Said("aarch64", 223), Said("x86_64", 0)])
+def test_a_session_that_counts_or_cannot_count_by_nature_is_fine(said: Said) -> None:
+    check_counters(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Said("aarch64", -1, "lib.so names no kernel function"), "names no kernel function"),
+        (Said("aarch64", 0), "built without counters"),
+    ],
+)
+def test_an_arm_session_that_cannot_count_ends(said: Said, why: str) -> None:
+    with pytest.raises(HarnessError, match=why) as caught:
+        check_counters(said)
+    assert caught.value.exit_code == 2

@@ -5,13 +5,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tierlab.dispatch.expected import ran_expected
 from tierlab.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+class Counting(Protocol):
+    """What a session's hello says of the call counters."""
+
+    @property
+    def arch(self) -> str: ...
+
+    @property
+    def kernels(self) -> int: ...
+
+    @property
+    def counters_error(self) -> str: ...
+
+
+def check_counters(hello: Counting) -> None:
+    """Raise HarnessError if an AArch64 session cannot count calls: no cell of it could be proven."""
+    if hello.arch == "aarch64" and hello.kernels <= 0:
+        why = hello.counters_error or "it was built without counters"
+        msg = (
+            f"the harness counts no kernel calls ({why}), so nothing would show which kernel ran; the lane "
+            "ends. Build with TIERLAB_COUNTERS=ON and symbols that are not stripped"
+        )
+        raise HarnessError(msg)
 
 
 @dataclass(frozen=True)
