@@ -112,6 +112,17 @@ def test_half_chain_of_constant_products() -> None:
     assert e.chain_squares[0, 0] == 32 * 5 + 16 * 16 + 8 * 64
 
 
+def test_short_rows_never_reach_the_half_accumulators() -> None:
+    ones = np.ones((1, 1, 2, 31), np.float32)
+    e = expect(
+        "f16", np.ones((1, 1, 3, 31), np.float16).view(np.uint8), ones, Operands("f16", half_chain=True)
+    )
+    assert e.chain is not None
+    assert e.chain.shape == (2, 3)
+    assert not e.chain.any()
+    assert (e.y == 31).all()
+
+
 @pytest.mark.parametrize("operands", [Operands("f16", half_chain=True), Operands("q8_0")])
 def test_an_expectation_survives_the_cache(operands: Operands) -> None:
     a = gauss(1, 1, 3, 64)

@@ -164,10 +164,12 @@ def half_chains(w: Weights, a: Activations) -> dict[str, F64]:
     """
     lanes = HALF_LANES * HALF_REGISTERS
     steps = a.value.shape[1] // lanes
+    linear = np.zeros((len(a.value), len(w.value)))
+    squares = np.zeros_like(linear)
+    if not steps:
+        return {"chain": linear, "chain_squares": squares}
     value = np.where(np.isfinite(a.value), a.value, 0.0)[:, : steps * lanes].reshape(-1, steps, lanes)
     weight = w.value[:, : steps * lanes].reshape(-1, steps, lanes)
-    linear = np.zeros((len(value), len(weight)))
-    squares = np.zeros_like(linear)
     group = max(1, CHUNK // max(1, len(weight) * steps * lanes))
     for start in range(0, len(value), group):
         part = slice(start, start + group)
