@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_SECONDS = 0.25
-_STEP = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
+STEP = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
 _ERRORS = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -76,7 +76,7 @@ def _watch(log: Path, progress: Callable[[int, int], None], ended: threading.Eve
 
 def _last_step(log: Path) -> tuple[int, int] | None:
     try:
-        found = _STEP.findall(log.read_bytes())
+        found = STEP.findall(log.read_bytes())
     except OSError:
         return None
     return (int(found[-1][0]), int(found[-1][1])) if found else None
