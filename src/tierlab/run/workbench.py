@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierlab.cells.load import load_matrix
-from tierlab.emulator.command import command
+from tierlab.dispatch.receipt import check_counters
+from tierlab.emulator.command_line import command
 from tierlab.emulator.promise import check_promise
 from tierlab.errors import TierlabError
 from tierlab.harness.session import HarnessCommand, Session, SessionFolder
@@ -83,7 +84,8 @@ class Workbench:
             raise
 
     def check_promise(self, lane: LaneKey, hello: Hello) -> None:
-        """Raise ProbeError if the emulated CPU is not what the profile promises."""
+        """ProbeError if the CPU is not what the profile promises, HarnessError without call counters."""
+        check_counters(hello)
         note_hello(self.exact_key(lane), hello)
         check_promise(self.matrix.profiles[lane.profile], hello)
 
