@@ -112,6 +112,15 @@ def test_half_chain_of_constant_products() -> None:
     assert e.chain_squares[0, 0] == 32 * 5 + 16 * 16 + 8 * 64
 
 
+def test_many_rows_are_decoded_in_groups_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, a = gauss(100, 64), gauss(2, 2, 3, 64, seed=6)
+    whole = expect("f32", f32_rows(w)[None, None], a, EXACT)
+    monkeypatch.setattr("tierlab.oracle.product.CHUNK", 1)
+    grouped = expect("f32", f32_rows(w)[None, None], a, EXACT)
+    assert np.allclose(whole.y, grouped.y, rtol=1e-13, atol=1e-13)
+    assert np.array_equal(whole.fault, grouped.fault)
+
+
 def test_short_rows_never_reach_the_half_accumulators() -> None:
     ones = np.ones((1, 1, 2, 31), np.float32)
     e = expect(

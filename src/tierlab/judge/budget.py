@@ -43,6 +43,7 @@ class Counts:
     gain: int | None
     headroom: int
     lam: float
+    why: str = ""
 
     def chain(self, k: int) -> int:
         """n: the longest chain of roundings of an element of a product of length k."""
@@ -94,8 +95,13 @@ def counts(family: str, name: str) -> Counts:
     return Counts(
         block=entry["block"], each=entry["each"], fixed=entry["fixed"], tail=entry.get("tail", 0),
         unit=table["units"][entry.get("unit", "f32")], gain=entry.get("gain"),
-        headroom=entry.get("headroom", 0), lam=float(table["lambda"]),
+        headroom=entry.get("headroom", 0), lam=float(table["lambda"]), why=entry["why"],
     )  # fmt: skip
+
+
+def families() -> dict[str, tuple[str, ...]]:
+    """The names counted in each kernel family, in the order of the file."""
+    return {family: tuple(names) for family, names in _table()["families"].items()}
 
 
 def bound(expectation: Expectation, count: Counts) -> Bound:

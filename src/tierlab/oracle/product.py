@@ -26,8 +26,8 @@ FAULT_ROWS, FAULT_COLUMNS = 4, 32
 """How many outputs are searched for the smallest visible fault."""
 HALF_LANES, HALF_REGISTERS = 8, 4
 """Layout of the binary16 accumulators of ggml's f16 kernel: four registers of eight lanes."""
-CHUNK = 1 << 21
-"""Largest number of float64 temporaries of the accumulator model (16 MB)."""
+CHUNK = 1 << 20
+"""Weights decoded at once, and elements of a temporary of the accumulator model: 8 MB an array."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,17 @@ def _assemble(
     full: dict[str, F64] = {"y": np.zeros((rows, n)), "s": np.zeros((rows, n))}
     rule = np.zeros((rows, n), np.uint8)
     fault: F64 | None = None
+    group = max(FAULT_COLUMNS, CHUNK // max(1, k))
     for index, raw, x in pieces:
-        w = transformed(decode_rows(weight_type, raw), operands.weight)
         a = encode(operands.activation, x)
-        for name, part in _multiply(w, a, operands.half_chain).items():
-            full.setdefault(name, np.zeros((rows, n)))[index] = part
         rule[index[a.overflowed]] = Rule.NONFINITE
         rule[index[a.undefined]] = Rule.UNDEFINED
-        if fault is None:
-            fault = smallest_fault(w, a)
+        for start in range(0, n, group):
+            w = transformed(decode_rows(weight_type, raw[start : start + group]), operands.weight)
+            for name, part in _multiply(w, a, operands.half_chain).items():
+                full.setdefault(name, np.zeros((rows, n)))[index, start : start + group] = part
+            if fault is None:
+                fault = smallest_fault(w, a)
     return Expectation(
         y=full["y"], s=full["s"], k=k, fault=fault if fault is not None else np.zeros((0, 0)),
         tie=full.get("tie"), chain=full.get("chain"), chain_squares=full.get("chain_squares"),
