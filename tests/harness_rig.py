@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tierlab.toolchain.engine import Engine
 
 BINARIES = "/lab/binaries"
+ARENA_BYTES = 32 << 20
 LIMIT = 120.0
 """Seconds: far more than anything here takes."""
 
@@ -129,7 +130,7 @@ class Rig:
     @contextmanager
     def _started(self, build: Build, program: str, prefix: tuple[str, ...]) -> Iterator[Conversation]:
         command = HarnessCommand(f"{BINARIES}/{program}", BINARIES, "test", prefix)
-        with SessionFolder(32 << 20) as folder:
+        with SessionFolder(ARENA_BYTES) as folder:
             mounts = [Mount(build.directory, BINARIES), folder.mount]
             with (
                 self.engine.sandbox(mounts) as sandbox,

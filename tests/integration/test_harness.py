@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
-from harness_rig import Conversation, Rig
+from harness_rig import ARENA_BYTES, Conversation, Rig
 
 from tierlab.harness.messages import Answer, Crash, Request, Span
 
@@ -336,7 +336,7 @@ MALFORMED = (
     ({"weights": None}, "does not say where its weights lie"),
     ({"weights": Span(0, 143)}, "weights have 143 bytes, the request needs 144"),
     ({"weights": Span(1 << 39, 144)}, "weights lie outside the arena"),
-    ({"weights": Span((32 << 20) - 143, 144)}, "weights lie outside the arena"),
+    ({"weights": Span(ARENA_BYTES - 143, 144)}, "weights lie outside the arena"),
     ({"output": Span(0, 1 << 39)}, "output lie outside the arena"),
     ({"output": Span(320, 36)}, "output have 36 bytes"),
     ({"activations": Span(192, 129)}, "activations have 129 bytes"),

@@ -108,7 +108,7 @@ def session(theatre: Theatre) -> Iterator[Session]:
         "/lab/bin",
         "stock",
         emulator=("/opt/qemu", "-cpu", "max"),
-        env={"OMP_WAIT_POLICY": "passive"},
+        env={"GGML_KLEIDIAI_SME": "4"},
         folder=str(theatre.folder.path),
     )
     with Session(theatre.folder, command, theatre.spawn) as made:
@@ -177,7 +177,7 @@ def test_command_line(theatre: Theatre, session: Session) -> None:
         *("--socket", f"{folder}/socket", "--arena", f"{folder}/arena"),
         *("--backend-dir", "/lab/bin", "--build-id", "stock"),
     ]
-    assert theatre.env[0] == {"OMP_WAIT_POLICY": "passive"}
+    assert theatre.env[0] == {"OMP_WAIT_POLICY": "passive", "GGML_KLEIDIAI_SME": "4"}
 
 
 def test_answers_come_in_order(theatre: Theatre, session: Session) -> None:
