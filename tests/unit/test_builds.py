@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tierlab.errors import BuildError, EngineError, UsageError
+from tierlab.errors import BuildError, EngineError, SourceError, UsageError
 from tierlab.toolchain.build_log import first_error
 from tierlab.toolchain.builds import build_tree, compiler_identity
 from tierlab.toolchain.flags import Mode, Options, cmake_flags
@@ -375,3 +377,15 @@ def test_only_what_makes_binaries_identifies_the_toolchain() -> None:
 
     assert identity(gcc="14", bash="5") == identity(bash="6", gcc="14", perl="5")
     assert identity(gcc="14") != identity(gcc="15")
+
+
+def test_a_disk_that_fills_up_while_the_result_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(SourceError, match="is full"):
+        bench.build()
+    assert list((bench.cache / "binaries").iterdir()) == []
+    monkeypatch.undo()
+    assert bench.build().harness.read_text() == "harness 1"

@@ -132,13 +132,9 @@ def _published(job: Job, digest: str, sources: Mapping[str, TreeDigest]) -> Buil
     with locked(job.cache / "locks" / "binaries"):
         if not directory.is_dir() or _file_digests(directory, job.cache) != files:
             with built_whole(directory) as partial:
-                shutil.copytree(
-                    job.build / "bin",
-                    partial,
-                    symlinks=True,
-                    dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns(*others),
-                )
+                for path in sorted((job.build / "bin").iterdir()):
+                    if path.name not in others:
+                        shutil.copy2(path, partial / path.name, follow_symlinks=False)
     fresh = job.place / "record.new"
     fresh.write_text(json.dumps({"inputs": digest, "files": files}))
     fresh.replace(_record(job))
