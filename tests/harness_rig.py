@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tierlab.harness.folder import SessionFolder
 from tierlab.harness.messages import Answer, Outcome, Request
-from tierlab.harness.session import HarnessCommand, Session, SessionFolder
+from tierlab.harness.session import HarnessCommand, Session
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
 from tierlab.toolchain.engine import ARM_SYSROOT, EMULATORS, Mount

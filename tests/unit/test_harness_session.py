@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tierlab.errors import HarnessError
-from tierlab.harness.arena import Arena
+from tierlab.harness.folder import SessionFolder
 from tierlab.harness.messages import Answer, Crash, Request, Timeout
-from tierlab.harness.session import MAX_IN_FLIGHT, HarnessCommand, Session, SessionFolder
+from tierlab.harness.session import MAX_IN_FLIGHT, HarnessCommand, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -283,17 +283,3 @@ def test_answer_to_another_cell_is_refused(theatre: Theatre, session: Session) -
     with pytest.raises(HarnessError, match="answered request 99 where 1 was due"):
         session.receive(LIMIT)
     assert theatre.actors[0].killed.is_set()
-
-
-def test_the_folder_disappears(tmp_path: Path) -> None:
-    with SessionFolder(1 << 20, parent=tmp_path) as folder:
-        path = folder.path
-        assert isinstance(folder.arena, Arena)
-        assert (folder.mount.source, folder.mount.target, folder.mount.writable) == (path, "/session", True)
-        assert sorted(entry.name for entry in path.iterdir()) == ["arena", "socket"]
-    assert not path.exists()
-
-
-def test_an_unwritable_place_is_a_message(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="cannot make a session folder"):
-        SessionFolder(1 << 20, parent=tmp_path / "missing")

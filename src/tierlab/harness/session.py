@@ -1,35 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""A conversation with one harness process, which may be followed by another after a crash.
-
-The session's folder (socket and arena) lies in shared memory and is mounted into the sandbox at a short
-path: Unix sockets allow about a hundred characters.
-"""
+"""A conversation with one harness process, which may be followed by another after a crash."""
 
 from __future__ import annotations
 
 import contextlib
 import selectors
-import shutil
-import socket
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierlab.errors import HarnessError
 from tierlab.harness import postmortem
-from tierlab.harness.arena import DEFAULT_BYTES, Arena
+from tierlab.harness.folder import MOUNT_POINT, SessionFolder
 from tierlab.harness.messages import Crash, Hello, Outcome, Request, Timeout
 from tierlab.harness.wire import Lines, RecordReader, format_request, parse_answer, parse_hello
-from tierlab.toolchain.engine import Mount, Process
+from tierlab.toolchain.engine import Process
 
 if TYPE_CHECKING:
+    import socket
     from types import TracebackType
 
-MOUNT_POINT = "/session"
+__all__ = ["ENVIRONMENT", "MAX_IN_FLIGHT", "HarnessCommand", "Session", "SessionFolder"]
+
 MAX_IN_FLIGHT = 2
 """One request that is computed and one that waits: more would only hold memory."""
 
@@ -40,44 +34,6 @@ spin take the cores from those that compute (measured: ten times the time with f
 HELLO_SECONDS = 60.0
 _DEATH_SECONDS = 30.0
 _TICK_SECONDS = 0.05
-
-
-class SessionFolder:
-    """A fresh folder with a listening socket and an arena; removed at the end."""
-
-    def __init__(self, arena_bytes: int = DEFAULT_BYTES, parent: Path | None = None) -> None:
-        shared = Path("/dev/shm")
-        base = parent or (shared if shared.is_dir() else Path(tempfile.gettempdir()))
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix="tierlab-", dir=base))
-        except OSError as error:
-            msg = (
-                f"cannot make a session folder in {base} ({error.strerror}): no lane can start. "
-                "Make that folder writable or free space there"
-            )
-            raise HarnessError(msg) from error
-        self.arena = Arena(self.path / "arena", arena_bytes)
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(self.path / "socket"))
-        self.listener.listen(1)
-
-    @property
-    def mount(self) -> Mount:
-        """What the sandbox must mount for the harness to find the session."""
-        return Mount(self.path, MOUNT_POINT, writable=True)
-
-    def close(self) -> None:
-        self.listener.close()
-        self.arena.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def __enter__(self) -> SessionFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)
