@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import docker
 import docker.errors
@@ -86,6 +86,19 @@ def short(error: BaseException) -> str:
         if telling in text:
             return telling.lower()
     return text.splitlines()[0][:300]
+
+
+def hang_up(stream: Any) -> None:
+    """Close a stream that the SDK took over from a response.
+
+    Closing the stream alone leaves the socket open, because the SDK keeps the response that holds it.
+    """
+    beneath = getattr(stream, "_sock", None)
+    with suppress(*TROUBLE):
+        stream.close()
+    if beneath is not None:
+        with suppress(*TROUBLE):
+            beneath.close()
 
 
 @contextmanager

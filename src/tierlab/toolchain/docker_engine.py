@@ -14,7 +14,7 @@ from docker.types import Ulimit
 from tierlab.errors import EngineError
 from tierlab.toolchain import owner
 from tierlab.toolchain.cache import toolchain_cache
-from tierlab.toolchain.docker_client import TROUBLE, connect, told
+from tierlab.toolchain.docker_client import TROUBLE, connect, hang_up, told
 from tierlab.toolchain.docker_image import find_image, make_image, read_manifest
 from tierlab.toolchain.docker_process import DockerProcess
 from tierlab.toolchain.engine import (
@@ -41,39 +41,43 @@ KEEPER = ["sh", "-c", "trap '' CHLD; exec cat > /dev/null"]
 """A container's first process: it ends when the lab, which holds its standard input, closes it or dies.
 Because it ignores SIGCHLD, the kernel clears away orphans when they end."""
 
-RUNNER = [
-    "sh",
-    "-c",
-    'exec 3>&2 2> /dev/null; (exec 2>&3 3>&-; exec "$@"); code=$?; kill -KILL -1; exit $code',
-    "sh",
-]
-"""Runs a command and, after its end, kills all that it left behind (everything here but the keeper). The
-shell's own words about a death by signal are kept out of the command's standard error."""
+
+def runner(merged: bool) -> list[str]:
+    """Words in front of a command that clear away all it left behind, once it ended.
+
+    Everything but the keeper is killed again and again until the kernel finds nothing more to kill. The
+    shell's own words about a death by signal stay out of the command's standard error. `merged` sends both
+    streams down one pipe, so that a log has their true order.
+    """
+    streams = "2>&1 3>&-" if merged else "2>&3 3>&-"
+    clear = "while kill -KILL -1; do :; done"
+    script = f'exec 3>&2 2> /dev/null; (exec {streams}; exec "$@"); code=$?; {clear}; exit $code'
+    return ["sh", "-c", script, "sh"]
 
 
 class DockerSandbox:
     """One container that waits, and processes executed in it; made anew after a kill."""
 
     def __init__(self, client: DockerClient, image: str, settings: Mapping[str, Any], limits: Limits) -> None:
-        self._client = client
+        self.client = client
         self._image = image
         self._settings = settings
         self._limits = limits
-        self._container: str | None = None
+        self.container: str | None = None
         self._lifeline: Any = None
         self._current: DockerProcess | None = None
 
     def open(self) -> None:
         """Create and start the container, its standard input held by this process."""
-        api = self._client.api
+        api = self.client.api
         with ExitStack() as undo, told("starting a container"):
             undo.callback(self.close)
             config = api.create_host_config(**self._settings["host"])
-            self._container = api.create_container(
+            self.container = api.create_container(
                 self._image, KEEPER, host_config=config, stdin_open=True, **self._settings["own"]
             )["Id"]
-            self._lifeline = api.attach_socket(self._container, params={"stdin": 1, "stream": 1})
-            api.start(self._container)
+            self._lifeline = api.attach_socket(self.container, params={"stdin": 1, "stream": 1})
+            api.start(self.container)
             undo.pop_all()
 
     def spawn(
@@ -87,14 +91,14 @@ class DockerSandbox:
         if self._current is not None and self._current.poll() is None:
             msg = "a process still runs in this sandbox, and it holds one at a time; kill it or open another"
             raise EngineError(msg)
-        if self._container is None:
+        if self.container is None:
             self.open()
         limit = ["prlimit", f"--data={self._limits.memory_bytes}", "--core=0", "--"]
         environment = {**BASE_ENVIRONMENT, **(env or {})}
         self._current = DockerProcess(
-            self._client,
-            str(self._container),
-            [*RUNNER, *limit, *argv],
+            self.client,
+            str(self.container),
+            [*runner(merged=log is not None), *limit, *argv],
             environment,
             workdir,
             log,
@@ -104,14 +108,13 @@ class DockerSandbox:
 
     def close(self) -> None:
         """Kill and remove the container with all that runs in it; no error if it is gone already."""
-        container, self._container = self._container, None
+        container, self.container = self.container, None
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
-            with suppress(OSError):
-                lifeline.close()
+            hang_up(lifeline)
         if container is not None:
             with suppress(*TROUBLE):
-                self._client.api.remove_container(container, force=True)
+                self.client.api.remove_container(container, force=True)
 
 
 def container_settings(mounts: Sequence[Mount], limits: Limits, network: bool, user: str) -> dict[str, Any]:
@@ -158,7 +161,7 @@ class DockerEngine:
         recipe: Recipe | None = None,
         client: DockerClient | None = None,
     ) -> None:
-        self._client = client if client is not None else connect()
+        self.client = client if client is not None else connect()
         self._say = say
         self._cache = cache if cache is not None else toolchain_cache()
         self._recipe = recipe if recipe is not None else load_recipe()
@@ -168,13 +171,16 @@ class DockerEngine:
     @property
     def is_made(self) -> bool:
         """Whether the image is there already."""
-        return find_image(self._client, self._recipe) is not None
+        return find_image(self.client, self._recipe) is not None
+
+    def close(self) -> None:
+        self.client.close()
 
     def prepare(self) -> None:
         if self._image is None:
-            image = make_image(self._client, self._cache, self._recipe, self._say)
-            sweep_containers(self._client)
-            self._user = user_of(self._client)
+            image = make_image(self.client, self._cache, self._recipe, self._say)
+            sweep_containers(self.client)
+            self._user = user_of(self.client)
             self._image = image
 
     def _made(self) -> str:
@@ -185,7 +191,7 @@ class DockerEngine:
         return self._image
 
     def manifest(self) -> Mapping[str, str]:
-        return read_manifest(self._client, self._cache, self._made())
+        return read_manifest(self.client, self._cache, self._made())
 
     def identity(self) -> str:
         return identity_of(self._recipe, self.manifest())
@@ -217,7 +223,7 @@ class DockerEngine:
         check_mounts(mounts)
         image = self._made()
         settings = container_settings(mounts, limits, network, self._user)
-        sandbox = DockerSandbox(self._client, image, settings, limits)
+        sandbox = DockerSandbox(self.client, image, settings, limits)
         sandbox.open()
         try:
             yield sandbox

@@ -8,11 +8,13 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from docker.utils.socket import STDERR, frames_iter
+
 from tierlab.toolchain.capture import Capture
-from tierlab.toolchain.docker_client import TROUBLE, told
+from tierlab.toolchain.docker_client import TROUBLE, hang_up, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from docker import DockerClient
@@ -47,21 +49,21 @@ class DockerProcess:
             self._id = self._api.exec_create(
                 container, list(argv), environment=dict(env), workdir=workdir, stdin=False
             )["Id"]
-            events = self._api.exec_start(self._id, stream=True, demux=True)
-        self._pump = threading.Thread(target=self._drain, args=(events, log), daemon=True)
+            stream = self._api.exec_start(self._id, socket=True)
+        self._pump = threading.Thread(target=self._drain, args=(stream, log), daemon=True)
         self._pump.start()
 
-    def _drain(self, events: Iterable[Any], log: Path | None) -> None:
+    def _drain(self, stream: Any, log: Path | None) -> None:
         with ExitStack() as stack:
+            stack.callback(hang_up, stream)
             file: BinaryIO | None = stack.enter_context(log.open("wb")) if log is not None else None
             with suppress(*TROUBLE, ValueError):  # the engine vanished: `poll` tells
-                for output, errors in events:
-                    for data, capture in ((output, self._output), (errors, self._errors)):
-                        if data and file is not None:
-                            file.write(data)
-                            file.flush()
-                        elif data:
-                            capture.feed(data)
+                for number, data in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
+                    if file is not None:
+                        file.write(data)
+                        file.flush()
+                    else:
+                        (self._errors if number == STDERR else self._output).feed(data)
 
     def poll(self) -> int | None:
         if self._code is None:

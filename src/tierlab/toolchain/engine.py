@@ -156,6 +156,10 @@ class Engine(Protocol):
         """Make the image if it is not there; says what it does and takes minutes the first time."""
         ...
 
+    def close(self) -> None:
+        """Release connections; optional at the end of a program."""
+        ...
+
     def identity(self) -> str:
         """SHA-256 (hex) of the recipe and of every package version in the image; prepares it first."""
         ...

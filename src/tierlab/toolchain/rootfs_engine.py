@@ -91,6 +91,9 @@ class RootfsEngine:
             return str(error)
         return None
 
+    def close(self) -> None:
+        """Nothing is held between two uses."""
+
     def prepare(self) -> None:
         if self._root is None:
             host_tools.ensure(host_tools.TO_ENTER_TREE, self._say)
