@@ -25,9 +25,16 @@ def describe(output: NDArray[np.float32], expectation: Expectation, comparison: 
     share = comparison.shares[row, column]
     text = f"row {row} column {column}: got {got:.9g}, want {want:.9g}"
     text += f", {share:.3g} budgets" if np.isfinite(share) else ", no error is allowed there"
+    text += _neighbours(comparison.shares, int(row), int(column))
     text += f"; {int(comparison.over.sum())} of {y.size} elements over budget"
     kind = recognise(out, y, comparison.over)
     return f"{text}; {kind}" if kind else text
+
+
+def _neighbours(shares: Matrix, row: int, column: int) -> str:
+    """The shares of the elements beside the worst one: is the fault one element, or its whole lane?"""
+    beside = [shares[row, c] for c in (column - 1, column + 1) if 0 <= c < shares.shape[1]]
+    return f" (beside it {', '.join(f'{share:.2g}' for share in beside)})" if beside else ""
 
 
 def recognise(out: Matrix, y: Matrix, over: NDArray[np.bool_]) -> str:

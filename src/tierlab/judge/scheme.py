@@ -27,6 +27,10 @@ HALF_VARIANTS = ("armv8.2_2", "apple_m1", "apple_m2_m3", "apple_m4")
 """Backend variants compiled with FP16 vector arithmetic and without SVE: F16 dot products sum in binary16."""
 
 
+class MixedKernelsError(HarnessError):
+    """Kernels of two operand schemes ran where the dispatch rule allows one."""
+
+
 @dataclass(frozen=True)
 class Scheme:
     """One way to compute a product: its operands and where its rounding counts stand."""
@@ -84,7 +88,7 @@ def schemes(
     """The schemes one of which every element must satisfy; more than one only for a hybrid product.
 
     `ran` are the counted kernel calls of the cell, None where call counting is off: then KleidiAI's
-    dispatch rule decides. HarnessError if kernels of two schemes ran where the rule allows one.
+    dispatch rule decides. MixedKernelsError if kernels of two schemes ran where the rule allows one.
     """
     weight_type = weight_type.lower()
     kai = kleidiai_kernels(ran) if ran is not None else _predicted(path, weight_type, machine, op, m, threads)
@@ -97,7 +101,7 @@ def schemes(
             f"kernels of {len(found)} operand schemes ran in one product of {m} rows on {threads} threads "
             f"({names}); KleidiAI's dispatch rule allows one, so the answer cannot be judged"
         )
-        raise HarnessError(msg)
+        raise MixedKernelsError(msg)
     return found
 
 
