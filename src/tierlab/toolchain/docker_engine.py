@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from tierlab.toolchain.engine import Say
 
-KEEPER = ["sh", "-c", "trap '' CHLD; exec cat > /dev/null"]
+KEEPER = ["env", "--ignore-signal=CHLD", "cat"]
 """A container's first process: it ends when the lab, which holds its standard input, closes it or dies.
-Because it ignores SIGCHLD, the kernel clears away orphans when they end."""
+Because it ignores SIGCHLD, the kernel clears away orphans when they end: no zombie counts as a process."""
 
 
 def runner(merged: bool) -> list[str]:
