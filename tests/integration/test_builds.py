@@ -7,13 +7,17 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
+from harness_rig import Rig
 
 from tierlab.errors import BuildError
+from tierlab.harness.messages import Answer
 from tierlab.toolchain.build_log import STEP
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
+from tierlab.toolchain.engine import EMULATORS
 from tierlab.toolchain.flags import Mode, Options
 from tierlab.toolchain.sources import stock_tree, user_tree
 
@@ -65,6 +69,11 @@ def copy(stock: Tree, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def first(engine: Engine, copy: Path) -> Build:
     return build_tree(engine, user_tree(copy), ONE_MARCH, say=quiet)
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return Rig()
 
 
 def steps(build: Build) -> int:
@@ -145,3 +154,27 @@ def test_compile_error(engine: Engine, copy: Path, first: Build) -> None:
 def test_the_users_tree_is_left_as_it_was(stock: Tree, copy: Path, first: Build) -> None:
     assert user_tree(copy).digest == stock.digest
     assert first.tree_digest == stock.digest
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "iq4_xs"])
+def test_both_references_compute_the_same_bytes(rig: Rig, kind: str) -> None:
+    """Scalar code without fused operations has one answer, on x86-64 as on AArch64."""
+    random = np.random.default_rng(7)
+    weights, activations = (
+        random.standard_normal((24, 512), np.float32),
+        random.standard_normal((5, 512), np.float32),
+    )
+    outputs = []
+    for mode in (Mode.REFERENCE, Mode.REFERENCE_ARM):
+        emulator = (
+            [EMULATORS["qemu-11.1"], "-cpu", "max"]
+            if mode is Mode.REFERENCE_ARM and rig.engine.emulated
+            else []
+        )
+        with rig._started(rig.build(mode), "tierlab-harness", tuple(emulator)) as harness:
+            blocks = harness.quantised(kind, weights)
+            outcome, output = harness.product(kind, blocks, activations, 24)
+            assert isinstance(outcome, Answer)
+            assert outcome.status == "ok", outcome.message
+            outputs.append((blocks.tobytes(), output.tobytes()))
+    assert outputs[0] == outputs[1]

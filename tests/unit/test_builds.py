@@ -338,6 +338,11 @@ def test_the_reference_uses_no_instruction_set(ggml: Path) -> None:
     found = flags(Options(mode=Mode.REFERENCE), ggml)
     assert {found[f"GGML_{name}"] for name in ("SSE42", "AVX", "AVX2", "FMA", "F16C", "AVX512")} == {"OFF"}
     assert found["BUILD_SHARED_LIBS"] == found["GGML_BACKEND_DL"] == found["GGML_CPU_KLEIDIAI"] == "OFF"
+    assert found["CMAKE_C_FLAGS_RELEASE"] == "-O3 -ffp-contract=off -include /lab/wrapper/reference.h"
+    assert found["CMAKE_TOOLCHAIN_FILE"].endswith("/reference.cmake")
+    arm = Options(mode=Mode.REFERENCE_ARM)
+    assert flags(arm, ggml)["CMAKE_TOOLCHAIN_FILE"].endswith("/reference-aarch64.cmake")
+    assert flags(arm, ggml, emulated=False)["CMAKE_TOOLCHAIN_FILE"].endswith("/reference.cmake")
 
 
 def test_an_old_tree_goes_without_kleidiai_and_says_so(ggml: Path) -> None:

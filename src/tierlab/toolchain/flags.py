@@ -33,11 +33,16 @@ _MARCH = re.compile(r"armv[0-9][a-z0-9.+_-]*")
 
 class Mode(StrEnum):
     """VARIANTS: every backend variant as a loadable file. MARCH: one backend for one `-march`. REFERENCE: the
-    generic kernels for the build machine, linked statically."""
+    scalar kernels for the build machine, linked statically. REFERENCE_ARM: the same for AArch64."""
 
     VARIANTS = "variants"
     MARCH = "march"
     REFERENCE = "reference"
+    REFERENCE_ARM = "reference-arm"
+
+    @property
+    def is_reference(self) -> bool:
+        return self in (Mode.REFERENCE, Mode.REFERENCE_ARM)
 
 
 @dataclass(frozen=True)
@@ -96,15 +101,15 @@ def cmake_flags(options: Options, ggml: Path, emulated: bool) -> Flags:
         "GGML_LLAMAFILE": _switch(options.llamafile),
         # llama.cpp's own default. ggml's other barrier spins, and a spinning thread that shares a core with
         # the one it waits for costs a time slice a barrier: about 15 times the time of a small product.
-        "GGML_OPENMP": _switch(options.openmp and options.mode is not Mode.REFERENCE),
+        "GGML_OPENMP": _switch(options.openmp and not options.mode.is_reference),
         # The wrapper sets the launcher; ggml's way would set it a second time.
         "GGML_CCACHE": "OFF",
         # The commit of a checkout must not change the bytes of an otherwise equal build.
         "GGML_BUILD_COMMIT": "tierlab",
         "GIT_EXE": "",
     }
-    if options.mode is Mode.REFERENCE:
-        return Flags(_arguments({**flags, **_reference()}))
+    if options.mode.is_reference:
+        return Flags(_arguments({**flags, **_reference(options, optimise, emulated)}))
     notes: tuple[str, ...] = ()
     kleidiai = options.kleidiai
     if kleidiai and not _kleidiai_links(ggml):
@@ -129,9 +134,14 @@ def _arm(options: Options, kleidiai: bool, emulated: bool) -> dict[str, str]:
     return flags
 
 
-def _reference() -> dict[str, str]:
+def _reference(options: Options, optimise: str, emulated: bool) -> dict[str, str]:
+    cross = options.mode is Mode.REFERENCE_ARM and emulated
+    # No fused multiply-add: both references round after every operation, so they can be compared bit by bit.
+    scalar = f"{optimise} -ffp-contract=off -include {WRAPPER}/reference.h"
     return {
-        "CMAKE_TOOLCHAIN_FILE": f"{WRAPPER}/toolchains/reference.cmake",
+        "CMAKE_TOOLCHAIN_FILE": f"{WRAPPER}/toolchains/reference{'-aarch64' if cross else ''}.cmake",
+        "CMAKE_C_FLAGS_RELEASE": scalar,
+        "CMAKE_CXX_FLAGS_RELEASE": scalar,
         "BUILD_SHARED_LIBS": "OFF",
         "TIERLAB_STATIC": "ON",
         "GGML_STATIC": "ON",
