@@ -77,7 +77,8 @@ def entering(groups: Sequence[Path], command: Sequence[str]) -> list[str]:
     if not groups:
         return list(command)
     count = len(groups)
-    script = f'for g in {" ".join(f"${{{n}}}" for n in range(1, count + 1))}; do echo $$ > "$g"; done; '
+    places = " ".join(f'"${{{number}}}"' for number in range(1, count + 1))
+    script = f'for place in {places}; do echo $$ > "$place"; done; '
     return ["sh", "-ec", f'{script}shift {count}; exec "$@"', "sh", *map(str, groups), *command]
 
 

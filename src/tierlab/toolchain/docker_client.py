@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,10 @@ def connect() -> docker.DockerClient:
 
 
 def _answering(address: str) -> docker.DockerClient:
+    # The SDK leaves its socket open when nobody listens, so that is tried first.
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(ANSWER_SECONDS)
+        listener.connect(address.split("://", 1)[1])
     quick = docker.DockerClient(base_url=address, timeout=ANSWER_SECONDS)
     try:
         quick.ping()

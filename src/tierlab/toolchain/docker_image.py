@@ -57,7 +57,7 @@ def make_image(client: DockerClient, cache: Path, recipe: Recipe, say: Say) -> s
         if found:
             return found
         sweep_partials(cache)
-        require_space(cache, IMAGE_BYTES // 8, "the base of the toolchain image")
+        require_space(cache, IMAGE_BYTES // 4, "the base of the toolchain image")
         log = cache / f"docker-{recipe.short}.log"
         say(f"making the image {recipe.tag} (one to three minutes, once; log: {log})")
         with log.open("wb") as sink:

@@ -21,8 +21,8 @@ INSTALL_DIRECTORY = "/opt/tierlab"
 """Where the recipe lies inside the image, and its manifest afterwards."""
 
 MANIFEST_PATH = f"{INSTALL_DIRECTORY}/manifest.txt"
-IMAGE_BYTES = 1 << 30
-"""Disk that an image takes while it is made (measured: 0.76 GB, and the downloads)."""
+IMAGE_BYTES = 2 << 30
+"""Disk that an image takes while it is made: twice its 0.76 GB, and the downloads."""
 
 
 @dataclass(frozen=True)
