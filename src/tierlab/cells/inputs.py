@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierlab.cells.matrix import Matrix, WeightType
     from tierlab.cells.model import Problem
 
-    Quantize = Callable[[str, NDArray[np.float32]], bytes]
+    Quantize = Callable[[str, NDArray[np.float32]], bytes | NDArray[np.uint8]]
     """(type name, float32 [rows, K]) → the blocks of all rows, through ggml's own quantiser."""
 
 
@@ -139,7 +139,8 @@ def _quantised(kind: WeightType, values: NDArray[np.float32], quantize: Quantize
             "the cell cannot be run. Build the native reference harness, or select blocks instead of gauss."
         )
         raise HarnessError(msg)
-    data = np.frombuffer(quantize(kind.name, values), dtype=np.uint8)
+    answer = quantize(kind.name, values)
+    data = np.frombuffer(answer, dtype=np.uint8) if isinstance(answer, bytes) else answer.reshape(-1)
     want = values.shape[0] * kind.row_bytes(values.shape[1])
     if data.size != want:
         msg = (
