@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tierlab.errors import EngineError
+from tierlab.toolchain import cache
 from tierlab.toolchain.cache import (
     built_whole,
     cache_root,
@@ -103,6 +104,19 @@ def test_remove_tree_takes_read_only_directories_and_links(tmp_path: Path) -> No
     remove_tree(tree)
     assert not tree.exists()
     assert kept.read_text() == "kept"
+
+
+def test_nothing_is_removed_under_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"proc /proc proc rw 0 0\nproc {tmp_path}/a\\040tree/proc proc rw 0 0\n")
+    assert cache._mounts_below(tmp_path / "a tree", table) == [f"{tmp_path}/a tree/proc"]
+    assert cache._mounts_below(tmp_path / "a", table) == []
+    tree = tmp_path / "tree"
+    (tree / "proc").mkdir(parents=True)
+    monkeypatch.setattr(cache, "_mounts_below", lambda path: [f"{path}/proc"])
+    with pytest.raises(EngineError, match="something is still mounted at"):
+        remove_tree(tree)
+    assert (tree / "proc").is_dir()
 
 
 def test_tree_bytes_counts_a_hard_link_once(tmp_path: Path) -> None:

@@ -94,6 +94,13 @@ def remove_tree(path: Path) -> None:
         return
     if not path.exists():
         return
+    mounted = _mounts_below(path)
+    if mounted:
+        msg = (
+            f"something is still mounted at {mounted[0]}, so {path} was not removed: what is mounted there "
+            f"would go too. Unmount it (sudo umount {mounted[0]}) and start again"
+        )
+        raise EngineError(msg)
     for folder, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(folder, 0o700)
@@ -101,6 +108,13 @@ def remove_tree(path: Path) -> None:
     if path.exists():
         msg = f"{path} cannot be removed; the cache keeps a leftover. Remove it by hand and start again"
         raise EngineError(msg)
+
+
+def _mounts_below(path: Path, table: Path = Path("/proc/self/mounts")) -> list[str]:
+    """Mount points below `path`, innermost first; blanks in their names come as octal escapes."""
+    prefix = f"{path.absolute()}/"
+    points = [line.split()[1].replace("\\040", " ") for line in table.read_text().splitlines()]
+    return sorted((point for point in points if point.startswith(prefix)), reverse=True)
 
 
 def tree_bytes(path: Path) -> int:

@@ -89,6 +89,7 @@ def _mmdebstrap(hooks: list[str]) -> list[str]:
     if not host_tools.is_root():
         host_tools.ensure_ordinary_user_can_make_trees()
     return [
+        *_confinement(),
         "mmdebstrap",
         f"--mode={'root' if host_tools.is_root() else 'unshare'}",
         "--variant=minbase",
@@ -97,6 +98,19 @@ def _mmdebstrap(hooks: list[str]) -> list[str]:
         RELEASE,
         "-",
     ]
+
+
+def _confinement() -> list[str]:
+    """Words in front of mmdebstrap, so that it ends with the lab and its mounts end with it.
+
+    Root's mmdebstrap mounts the host's /dev, /proc and /sys into the new tree: in namespaces of its own these
+    mounts are never seen outside, whatever happens, and nothing that removes the tree can reach through them.
+    An ordinary user's runs in such namespaces anyway; there SIGTERM makes it remove its temporary tree.
+    """
+    if host_tools.is_root():
+        alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        return ["setpriv", "--pdeathsig", "KILL", *alone]
+    return ["setpriv", "--pdeathsig", "TERM"]
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -141,7 +155,7 @@ def _run(command: list[str], output: int, scratch: Path, log: Path, append: bool
 
 
 def _failure(command: list[str], code: int, log: Path) -> EngineError:
-    what = command[0]
+    what = "mmdebstrap" if "mmdebstrap" in command else command[0]
     text = log.read_text(encoding="utf-8", errors="replace")
     if is_disk_full(text):
         return EngineError(
