@@ -151,6 +151,23 @@ def test_return_codes_are_normalised(engine: Engine) -> None:
         assert sandbox.spawn(["no-such-program"]).wait(PATIENCE) == 127
 
 
+def test_a_sandbox_that_cannot_be_made_is_a_clear_error(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    impossible = [Mount(tmp_path / "file", "/lab/file"), Mount(tmp_path, "/lab/file/below")]
+
+    def attempt(log: Path | None) -> None:
+        with engine.sandbox(impossible, SMALL) as sandbox:
+            sandbox.spawn(["true"], log=log).wait(PATIENCE)
+
+    for log in (None, tmp_path / "log"):
+        with pytest.raises(
+            EngineError, match=r"failed while starting a container|could not set up the sandbox"
+        ):
+            attempt(log)
+    with engine.sandbox(limits=SMALL) as sandbox:
+        assert shell(sandbox, "exit 1") == (1, ""), "the same code from a command is no such error"
+
+
 def test_streams_are_kept_apart(engine: Engine) -> None:
     with engine.sandbox(limits=SMALL) as sandbox:
         process = sandbox.spawn(["sh", "-c", "echo $WORD; echo err >&2"], {"WORD": "a,b c"})

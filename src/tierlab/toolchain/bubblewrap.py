@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 GRACE_SECONDS = 5.0
+SETUP_FAILED = 1
+"""bubblewrap's own code; it counts as that only if it never reports the end of a command."""
 
 
 def arguments(
@@ -92,6 +94,9 @@ class BubblewrapProcess:
         self, options: Sequence[str], argv: Sequence[str], groups: Sequence[Path], log: Path | None
     ) -> None:
         self._output, self._errors = Capture(), Capture()
+        self._log = log
+        self._entered = True
+        self._killed = False
         self._pump: threading.Thread | None = None
         status_read, status_write = os.pipe()
         entry = ["bwrap", "--json-status-fd", str(status_write), *options, "--", *argv]
@@ -140,14 +145,15 @@ class BubblewrapProcess:
 
     def poll(self) -> int | None:
         code = self._outer.poll()
-        return None if code is None else self._ended(code)
+        return None if code is None else self._checked(self._ended(code))
 
     def wait(self, timeout: float | None = None) -> int:
         try:
-            return self._ended(self._outer.wait(timeout))
+            code = self._ended(self._outer.wait(timeout))
         except subprocess.TimeoutExpired as expired:
             msg = f"still running after {timeout} s"
             raise TimeoutError(msg) from expired
+        return self._checked(code)
 
     def _ended(self, code: int) -> int:
         """Release what bubblewrap needed to its very end, once the whole namespace is gone.
@@ -159,13 +165,23 @@ class BubblewrapProcess:
             os.close(self._first)
             self._first = None
         if self._status is not None:
-            os.close(self._status)
+            with os.fdopen(self._status, "rb") as stream:
+                self._entered = b"exit-code" in stream.read() or code != SETUP_FAILED
             self._status = None
         return 128 - code if code < 0 else code
+
+    def _checked(self, code: int) -> int:
+        """The code, if it is the command's; EngineError if bubblewrap failed before it could start it."""
+        if not self._entered and not self._killed:
+            told = self._log if self._log is not None else self.stderr_text().strip()
+            msg = f"bubblewrap could not set up the sandbox ({told}); nothing ran. Run: invoke doctor"
+            raise EngineError(msg)
+        return code
 
     def kill(self) -> None:
         """The first process of the namespace dies, the kernel kills the others, bubblewrap ends last."""
         if self._outer.poll() is None:
+            self._killed = True
             if self._first is not None:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
