@@ -31,7 +31,7 @@ def unpack(archive: Path, subtree: str, target: Path) -> int:
                     continue
                 inner = parts[1 + len(wanted) :]
                 if ".." in inner or not inner or PurePosixPath(member.name).is_absolute():
-                    msg = f"{archive.name} holds the name {member.name!r}, which leads outside; nothing was kept"
+                    msg = f"{archive.name} holds the name {member.name!r}, which leads outside; none was kept"
                     raise SourceError(msg)
                 _write(tar, member, target.joinpath(*inner))
                 count += 1
