@@ -86,6 +86,7 @@ class FakeBench:
         self.store = SimpleNamespace(append=self.stored.append)
         self.problems = SimpleNamespace(inputs=self.inputs)
         self.retried: set[str] = set()
+        self.answered: dict[str, CellRecord] = {}
         self.promise_error: Exception | None = None
         self.session_error: Exception | None = None
 
@@ -265,3 +266,10 @@ def test_other_bytes_on_other_threads_fail(run: Callable[..., Any], monkeypatch:
     assert failed == {cell.id for cell in threaded}
     # The comparison is this run's; the cell's own verdict is what is kept.
     assert {record.verdict for record in bench.kept} == {Verdict.PASS}
+
+
+def test_a_second_pass_asks_only_for_what_is_unanswered(run: Callable[..., Any]) -> None:
+    _, first = run()
+    answered = {record.cell: record for record in first[:-2]}
+    _, emitted = run(answered=answered)
+    assert [record.cell for record in emitted] == [record.cell for record in first[-2:]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tierlab.errors import ExitCode
 from tierlab.report.model import summarise
 from tierlab.report.progress import show_progress
-from tierlab.run.plan import MATRIX_COPY, Plan, read_plan, write_plan
+from tierlab.run.plan import MATRIX_COPY, Plan, read_plan
 from tierlab.run.provenance import with_hellos
 from tierlab.run.store import answered, now, read_cells, read_run_info, write_run_info
 
@@ -49,11 +49,8 @@ def execute(plan_file: Path, workers: int) -> bool:
 
 
 def _one_pass(plan_file: Path, workers: int, number: int) -> bool:
-    """One pytest run. The verdict cache answers what an earlier pass has done."""
+    """One pytest run over what earlier passes have not answered."""
     run_dir = plan_file.parent
-    if number == 1:
-        # What is known must not be run twice, `fresh` or not.
-        write_plan(replace(read_plan(plan_file), fresh=False))
     command = [
         *(sys.executable, "-m", "pytest", str(run_dir / MATRIX_COPY)),
         *("--tierlab-plan", str(plan_file), "-c", os.devnull, "--rootdir", str(run_dir)),

@@ -42,8 +42,9 @@ class LaneRunner:
         self._digests: dict[tuple[str, str], tuple[int, str]] = {}
 
     def run(self) -> None:
-        """Answer every cell: from the cache, by running it, or as untested with the reason."""
-        waiting = self._from_cache(self._cells, self._bench.exact_key(self._lane))
+        """Answer every cell that this run has not answered: from the cache, by running it, or as untested."""
+        unanswered = [cell for cell in self._cells if not self._answered_before(cell)]
+        waiting = self._from_cache(unanswered, self._bench.exact_key(self._lane))
         if not waiting:
             return
         queue = deque(waiting)
@@ -54,6 +55,15 @@ class LaneRunner:
             raise
         except TierlabError as error:
             self._give_up(queue, str(error))
+
+    def _answered_before(self, cell: Cell) -> bool:
+        """Whether an earlier pass of this run has answered the cell; its bytes still count for threads."""
+        record = self._bench.answered.get(cell.id)
+        if record is None:
+            return False
+        if record.digest and record.verdict is Verdict.PASS:
+            self._digests.setdefault((cell.problem.id, cell.path), (cell.threads, record.digest))
+        return True
 
     def _run_all(self, session: Session, queue: deque[Cell]) -> None:
         failures = 0
@@ -96,12 +106,12 @@ class LaneRunner:
         """
         for key in keys:
             self._bench.remember(key, record)
-        record = self._compare_threads(cell, record)
         declared = self._bench.matrix.expectation_of(cell)
         if declared is not None:
             record = record.expecting(Verdict(declared.verdict), declared.evidence)
         else:
             record = record.expecting(Verdict.PASS)
+        record = self._compare_threads(cell, record)
         self._bench.store.append(record)
         self._emit(record)
 

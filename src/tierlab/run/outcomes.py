@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tierlab.run.record import CellRecord
 
 
+NO_EVIDENCE = ("tierlab-harness: ", "qemu: ")
+"""Lines of standard error that repeat what the harness's own last words already told."""
+
+
 def untested(why: str) -> Judgement:
     """No answer, and why."""
     return Judgement(Verdict.UNTESTED, detail=one_line(why))
@@ -33,7 +37,7 @@ def crash_judgement(crash: Crash) -> Judgement:
         parts.append(f"in {crash.symbol}+{crash.offset:#x}")
     if crash.instruction is not None:
         parts.append(f"(instruction {crash.instruction:#010x})")
-    last = [line for line in crash.stderr.splitlines() if line.strip() and "tierlab-harness: " not in line]
+    last = [line for line in crash.stderr.splitlines() if line.strip() and not line.startswith(NO_EVIDENCE)]
     if last:
         parts.append(f"- it said: {last[-1].strip()[:300]}")
     return Judgement(Verdict.CRASH, detail=one_line(" ".join(parts)))
@@ -66,7 +70,7 @@ def thread_judgement(record: CellRecord, threads: int, reason: str | None) -> Ce
     """The record of a cell whose bytes differ from those of the same problem on another thread count."""
     text = f"the bytes differ from those with {threads} thread{'s' if threads > 1 else ''}"
     if reason is not None:
-        return replace(record, detail=f"{text}, as declared: {reason}")
+        return replace(record, detail=f"{text}, as declared", reason=reason)
     return replace(record, verdict=Verdict.FAIL, detail=f"{text}; no reason is declared in thread_dependent")
 
 

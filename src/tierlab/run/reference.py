@@ -64,7 +64,7 @@ class Reference:
         row_bytes = self._matrix.types[weight_type].row_bytes(k)
         span = slot.put(values.astype(np.float32, copy=False))
         output = slot.reserve(n * row_bytes)
-        request = Request(0, "quantize_weights", weight_type, (1, n, k), weights=span, output=output)
+        request = Request(0, "quantize_weights", weight_type, (1, n, k), activations=span, output=output)
         self._ask(session, request)
         return np.array(session.arena.view(output, np.uint8)).reshape(n, row_bytes)
 

@@ -17,7 +17,7 @@ from tierlab.run.keys import lane_parts, rules_digest
 from tierlab.run.problems import Problems
 from tierlab.run.provenance import note_hello
 from tierlab.run.reference import Reference
-from tierlab.run.store import Store
+from tierlab.run.store import Store, read_records
 from tierlab.run.verdict_cache import VerdictCache
 from tierlab.toolchain.cache import cache_root
 from tierlab.toolchain.choose import choose_engine
@@ -58,6 +58,9 @@ class Workbench:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.matrix: Matrix = load_matrix(plan.matrix_file)
+        self.answered = {
+            cell: record for cell, record in read_records(plan.run_dir).items() if not record.undetermined
+        }
         self.store = Store(plan.run_dir)
         self._engine = choose_engine(plan.engine, say=lambda _: None)
         self._rooms: dict[str, Room] = {}
