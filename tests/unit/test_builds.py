@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tierlab.errors import BuildError, EngineError, SourceError, UsageError
-from tierlab.toolchain.build_log import first_error
+from tierlab.toolchain.build_log import first_error, quarters, watched
 from tierlab.toolchain.builds import build_tree, compiler_identity
 from tierlab.toolchain.flags import Mode, Options, cmake_flags
 from tierlab.toolchain.sources import user_tree
@@ -394,3 +394,21 @@ def test_a_disk_that_fills_up_while_the_result_is_kept(bench: Bench, monkeypatch
     assert list((bench.cache / "binaries").iterdir()) == []
     monkeypatch.undo()
     assert bench.build().harness.read_text() == "harness 1"
+
+
+def test_a_long_build_tells_each_quarter() -> None:
+    said: list[str] = []
+    tell = quarters("stock", said.append)
+    for done in range(201):
+        tell(done, 200)
+    assert said == [f"build stock: {done} of 200 steps" for done in (50, 100, 150)]
+    tell = quarters("stock", said.append)
+    tell(2, 3)
+    assert len(said) == 3
+
+
+def test_progress_is_told_to_the_end(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with watched(tmp_path / "log", lambda done, total: told.append((done, total))):
+        (tmp_path / "log").write_text("[1/9] a\nnoise [7/9]\n[9/9] z\n")
+    assert told[-1] == (9, 9)

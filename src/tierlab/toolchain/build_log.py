@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_SECONDS = 0.25
+MANY_STEPS = 20
 STEP = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
 _ERRORS = tuple(
     re.compile(pattern, re.MULTILINE)
@@ -44,6 +45,19 @@ def first_error(text: str, places: Mapping[str, str]) -> str:
     for inside, outside in places.items():
         line = line.replace(f"{inside}/", f"{outside}/")
     return line
+
+
+def quarters(name: str, say: Callable[[str], None]) -> Callable[[int, int], None]:
+    """A progress that says a line at each quarter of the way, for builds that are long enough to wonder."""
+    said = {0, 4}
+
+    def tell(done: int, total: int) -> None:
+        quarter = 4 * done // total if total >= MANY_STEPS else 0
+        if quarter not in said:
+            said.add(quarter)
+            say(f"build {name}: {done} of {total} steps")
+
+    return tell
 
 
 @contextmanager

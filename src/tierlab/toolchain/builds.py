@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.errors import BuildError
 from tierlab.toolchain.build import FAULTY_NAME, HARNESS_NAME, Build
+from tierlab.toolchain.build_log import quarters
 from tierlab.toolchain.cache import built_whole, cache_root, locked
 from tierlab.toolchain.compiling import Job, compile_tree
 from tierlab.toolchain.digests import TreeDigest, digest_of, tree_digest
@@ -49,7 +50,7 @@ def build_tree(
     """Build `tree` and the harness against it; at once if nothing changed since the last time.
 
     `harness` is the directory of the harness' sources (default: the checkout's). `progress` is called with
-    (steps done, steps in all). BuildError shows the compiler's first error and the log's place. Two labs
+    (steps done, steps in all); without it, `say` tells each quarter. BuildError shows the compiler's first error and the log's place. Two labs
     never build in the same directory at once: the second waits.
     """
     options = options if options is not None else Options()
@@ -57,6 +58,7 @@ def build_tree(
     harness = (harness if harness is not None else kernels_directory() / "harness").resolve()
     wrapper = kernels_directory() / "llama.cpp" / "cmake"
     flags = cmake_flags(options, tree.ggml, engine.emulated)
+    progress = progress if progress is not None else quarters(tree.name, say)
     identity = compiler_identity(engine)
     source = str(tree.ggml) if tree.mutable else tree.digest
     key = digest_of([source, identity, flags.arguments, str(harness), tree_digest(wrapper).digest])[:16]
