@@ -50,8 +50,8 @@ def build_tree(
     """Build `tree` and the harness against it; at once if nothing changed since the last time.
 
     `harness` is the directory of the harness' sources (default: the checkout's). `progress` is called with
-    (steps done, steps in all); without it, `say` tells each quarter. BuildError shows the compiler's first error and the log's place. Two labs
-    never build in the same directory at once: the second waits.
+    (steps done, steps in all); without it, `say` tells each quarter. BuildError shows the compiler's first
+    error and the log's place. Two labs never build in the same directory at once: the second waits.
     """
     options = options if options is not None else Options()
     cache = cache if cache is not None else cache_root()
