@@ -121,7 +121,7 @@ def make_builds(
         "user": lambda: user_tree(Path(llama_cpp or "")),
     }
     reference = build_tree(engine, stock_tree(say=say), Options(mode=Mode.REFERENCE), say=say)
-    # As it ships: asserts compiled out. What they guard shows as wrong numbers or as accesses outside buffers.
+    # As it ships: asserts compiled out. What they guard shows as wrong numbers or guard verdicts.
     options = Options(assertions=False)
     builds = {name: build_tree(engine, trees[name](), options, say=say) for name in names}
     return builds, reference
