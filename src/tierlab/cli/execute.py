@@ -16,6 +16,7 @@ from tierlab.report.model import summarise
 from tierlab.report.progress import show_progress
 from tierlab.run.plan import MATRIX_COPY, Plan, read_plan
 from tierlab.run.provenance import with_hellos
+from tierlab.run.recall import canary_notes, recall
 from tierlab.run.store import answered, now, read_cells, read_run_info, write_run_info
 
 if TYPE_CHECKING:
@@ -32,19 +33,22 @@ _LIBC = ctypes.CDLL(None)
 
 def execute(plan_file: Path, workers: int) -> bool:
     """Run all cells of the plan; True if the user interrupted. Raises StoreError if results are lost."""
-    run_dir = plan_file.parent
+    run_dir, plan = plan_file.parent, read_plan(plan_file)
     asked = read_cells(run_dir)
     interrupted = False
     with show_progress(run_dir, len(asked)):
+        left = recall(plan)
+        if left < len(asked):
+            print(f"{len(asked) - left} of {len(asked)} cells need no execution", flush=True)
+        runnable = [cell for cell in asked if cell.split("/")[-2] not in plan.unbuildable]
         for number in range(PASSES):
-            left = len(asked) if number == 0 else len(set(asked) - answered(run_dir))
-            if not left:
+            if not left and not (number == 0 and plan.canaries):
                 break
-            before = left
             interrupted = _one_pass(plan_file, workers, number)
-            if interrupted or len(set(asked) - answered(run_dir)) == (before if number else -1):
+            before, left = left, len(set(runnable) - answered(run_dir))
+            if interrupted or left == before:
                 break
-    _finish(run_dir, read_plan(plan_file))
+    _finish(run_dir, plan)
     return interrupted
 
 
@@ -100,6 +104,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _finish(run_dir: Path, plan: Plan) -> None:
     """Complete `run.json`: what the CPUs said, the end, the exit code."""
     info = with_hellos(read_run_info(run_dir), plan)
+    info = replace(info, notes=(*info.notes, *canary_notes(run_dir)))
     write_run_info(run_dir, replace(info, finished=now()))
     code = summarise(run_dir).exit_code
     write_run_info(run_dir, replace(info, finished=now(), exit_code=int(ExitCode(code))))

@@ -56,8 +56,10 @@ def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
         options = Options(mode=Mode.MARCH, march=march)
         made = {name: build_tree(chosen, trees[name](), options, say=_say) for name in wanted}
     else:
-        made, reference = make_builds(chosen, wanted, Path(llama_cpp) if llama_cpp else None, _say)
+        made, reference, failed = make_builds(chosen, wanted, Path(llama_cpp) if llama_cpp else None, _say)
         made["reference"] = reference
+        if failed:
+            return ExitCode.UNDETERMINED
     for name, result in made.items():
         print(f"{name}: {result.directory} (log: {result.log})")
     return ExitCode.AS_EXPECTED

@@ -8,12 +8,13 @@ cell of the lane gets a record.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierlab.errors import HarnessError, StoreError, TierlabError
-from tierlab.judge.verdict import Verdict
-from tierlab.run.outcomes import thread_judgement, untested
+from tierlab.run.outcomes import untested
 from tierlab.run.record import CellRecord
+from tierlab.run.settle import Settler
 from tierlab.run.stream import Stream
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tierlab.harness.messages import Hello
     from tierlab.harness.session import Session
     from tierlab.judge.verdict import Judgement
+    from tierlab.run.store import Store
     from tierlab.run.workbench import Workbench
 
     Emit = Callable[[CellRecord], None]
@@ -34,12 +36,15 @@ START_ATTEMPTS = 2
 class LaneRunner:
     """Runs the cells of one lane; `emit` gets each record once, after it is stored."""
 
-    def __init__(self, bench: Workbench, lane: LaneKey, cells: Sequence[Cell], emit: Emit) -> None:
+    def __init__(
+        self, bench: Workbench, lane: LaneKey, cells: Sequence[Cell], emit: Emit, store: Store | None = None
+    ) -> None:
         self._bench = bench
         self._lane = lane
         self._cells = cells
         self._emit = emit
-        self._digests: dict[tuple[str, str], tuple[int, str]] = {}
+        self._store = bench.store if store is None else store
+        self._settler = Settler(bench.matrix)
 
     def run(self) -> None:
         """Answer every cell that this run has not answered: from the cache, by running it, or as untested."""
@@ -61,8 +66,7 @@ class LaneRunner:
         record = self._bench.answered.get(cell.id)
         if record is None:
             return False
-        if record.digest and record.verdict is Verdict.PASS:
-            self._digests.setdefault((cell.problem.id, cell.path), (cell.threads, record.digest))
+        self._settler.note(cell, record)
         return True
 
     def _run_all(self, session: Session, queue: deque[Cell]) -> None:
@@ -77,13 +81,16 @@ class LaneRunner:
                 continue
             failures = 0
             self._bench.check_promise(self._lane, hello)
-            left = self._from_cache(list(queue), self._bench.variant_key(self._lane, hello))
+            exact = self._bench.exact_key(self._lane)
+            left = self._from_cache(list(queue), self._bench.variant_key(self._lane, hello), exact)
             queue.clear()
             queue.extend(left)
             Stream(self._bench, session, hello, queue, self._record).run()
 
-    def _from_cache(self, cells: Sequence[Cell], key: dict[str, str]) -> list[Cell]:
-        """Emit what the verdict cache knows under `key`; the cells that it does not know."""
+    def _from_cache(
+        self, cells: Sequence[Cell], key: dict[str, str], also: dict[str, str] | None = None
+    ) -> list[Cell]:
+        """Emit what the cache knows under `key` (and keep it under `also`); return the other cells."""
         known = {} if self._bench.plan.fresh else self._bench.cached(key)
         missing = []
         for cell in cells:
@@ -91,6 +98,8 @@ class LaneRunner:
             if record is None:
                 missing.append(cell)
             else:
+                if also is not None:
+                    self._bench.remember(also, replace(record, cached=False))
                 self._finish(cell, record)
         return missing
 
@@ -100,30 +109,12 @@ class LaneRunner:
         self._finish(cell, record, keys)
 
     def _finish(self, cell: Cell, record: CellRecord, keys: Iterable[dict[str, str]] = ()) -> None:
-        """Compare with the cell's other thread counts, store, report.
-
-        The cache keeps the verdict of the cell alone; the comparison is made again in every run.
-        """
+        """Cache the cell's own verdict, settle it for this run, store, report."""
         for key in keys:
             self._bench.remember(key, record)
-        declared = self._bench.matrix.expectation_of(cell)
-        if declared is not None:
-            record = record.expecting(Verdict(declared.verdict), declared.evidence)
-        else:
-            record = record.expecting(Verdict.PASS)
-        record = self._compare_threads(cell, record)
-        self._bench.store.append(record)
+        record = self._settler.settle(cell, record)
+        self._store.append(record)
         self._emit(record)
-
-    def _compare_threads(self, cell: Cell, record: CellRecord) -> CellRecord:
-        if not record.digest or record.verdict is not Verdict.PASS:
-            return record
-        key = (cell.problem.id, cell.path)
-        first = self._digests.setdefault(key, (cell.threads, record.digest))
-        if first[1] == record.digest:
-            return record
-        reason = self._bench.matrix.thread_dependence_of(cell)
-        return thread_judgement(record, first[0], reason)
 
     def _give_up(self, queue: deque[Cell], why: str) -> None:
         for cell in queue:

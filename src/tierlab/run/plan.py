@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ MATRIX_COPY = "matrix.yaml"
 class Plan:
     """A prepared run: image and builds exist.
 
-    `builds` are what is under test, by name; `reference` is the native portable build. The matrix is the
-    copy in the run's folder, so that editing the original disturbs no run under way.
+    `builds` are what is under test, by name; `unbuildable` those that do not compile, with the compiler's
+    first error; `reference` is the native portable build; `canaries` are excluded cells that are tried all
+    the same. The matrix is the copy in the run's folder: editing the original disturbs no run under way.
     """
 
     run_dir: Path
@@ -33,6 +34,8 @@ class Plan:
     builds: dict[str, Build]
     reference: Build
     fresh: bool = False
+    unbuildable: dict[str, str] = field(default_factory=dict)
+    canaries: tuple[str, ...] = ()
 
     @property
     def matrix_file(self) -> Path:
@@ -51,6 +54,8 @@ def write_plan(plan: Plan) -> Path:
         "builds": {name: _build_out(build) for name, build in plan.builds.items()},
         "reference": _build_out(plan.reference),
         "fresh": plan.fresh,
+        "unbuildable": plan.unbuildable,
+        "canaries": plan.canaries,
     }
     replace_file(path, [(json.dumps(value, indent=1) + "\n").encode()])
     return path
@@ -72,6 +77,8 @@ def read_plan(path: Path) -> Plan:
             builds={name: _build_in(build) for name, build in value["builds"].items()},
             reference=_build_in(value["reference"]),
             fresh=value["fresh"],
+            unbuildable=value["unbuildable"],
+            canaries=tuple(value["canaries"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{path} is not a plan of this version of tierlab ({error}); nothing was run. Start a new run"
@@ -82,7 +89,7 @@ _PATHS = ("directory", "harness", "backend_dir", "log")
 
 
 def _build_out(build: Build) -> dict[str, Any]:
-    value = {field.name: getattr(build, field.name) for field in fields(build)}
+    value = {item.name: getattr(build, item.name) for item in fields(build)}
     value.update({name: str(value[name]) for name in _PATHS})
     value["file_digests"] = dict(build.file_digests)
     return value

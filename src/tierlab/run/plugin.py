@@ -88,20 +88,27 @@ class MatrixFile(pytest.File):
         from tierlab.cells.load import load_matrix
         from tierlab.cells.selection import Selection
         from tierlab.run.plan import read_plan
+        from tierlab.run.recall import canary_lanes
 
         option = self.config.option
+        canaries: list[tuple[LaneKey, tuple[Cell, ...]]] = []
         try:
             if option.tierlab_plan:
                 plan = read_plan(Path(option.tierlab_plan))
-                matrix, selection = load_matrix(plan.matrix_file), plan.selection
+                matrix = load_matrix(plan.matrix_file)
+                # What is answered already is left to the lane: every worker must collect the same items.
+                found = [lane for lane in lanes(matrix, plan.selection) if lane[0].build in plan.builds]
+                canaries = [lane for lane in canary_lanes(matrix, plan) if lane[0].build in plan.builds]
             else:
                 matrix = load_matrix(self.path)
                 selection = Selection(preset=option.preset, only=tuple(option.only))
-            found = list(lanes(matrix, selection))
+                found = list(lanes(matrix, selection))
         except TierlabError as error:
             pytest.exit(f"tierlab: {error}", returncode=int(error.exit_code))
         for key, cells in sorted(found, key=lambda lane: -len(lane[1])):
             yield LaneItem.from_parent(self, name=key.id, key=key, cells=cells)
+        for key, cells in canaries:
+            yield CanaryItem.from_parent(self, name=f"excluded/{key.id}", key=key, cells=cells)
 
 
 class LaneItem(pytest.Item):
@@ -155,6 +162,18 @@ class LaneItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.path, None, f"{self.key.id} ({len(self.cells)} cells)"
+
+
+class CanaryItem(LaneItem):
+    """Excluded cells that are tried all the same; whatever they do, it is no failure (see canary_notes)."""
+
+    def runtest(self) -> None:
+        from tierlab.run.lane import LaneRunner
+        from tierlab.run.store import CANARIES, Store
+
+        bench = _bench(self.config)
+        with Store(bench.plan.run_dir, CANARIES) as store:
+            LaneRunner(bench, self.key, self.cells, lambda _: None, store).run()
 
 
 def _bench(config: pytest.Config) -> Workbench:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
-from tierlab.errors import UsageError
+from tierlab.errors import BuildError, UsageError
 from tierlab.run.appendlog import explained
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
@@ -70,9 +70,21 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         engine = choose_engine(wish.engine, say)
         engine.prepare()
         names = dict.fromkeys(cell.build for cell in cells)
-        builds, reference = make_builds(engine, names, wish.llama_cpp, say)
-        plan = Plan(run_dir, selection, seed, engine.name, engine.identity(), builds, reference, wish.fresh)
+        builds, reference, unbuildable = make_builds(engine, names, wish.llama_cpp, say)
         left_out = [(item, cell) for cell, item in excluded(matrix, selection)]
+        plan = Plan(
+            run_dir=run_dir,
+            selection=selection,
+            seed=seed,
+            engine=engine.name,
+            engine_identity=engine.identity(),
+            builds=builds,
+            reference=reference,
+            fresh=wish.fresh,
+            unbuildable=unbuildable,
+            # One cell of each exclusion: the first.
+            canaries=tuple({item.selector.line: cell.id for item, cell in reversed(left_out)}.values()),
+        )
         info = run_info(
             plan, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]]),
             user_path=wish.llama_cpp,
@@ -113,8 +125,11 @@ def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
 
 def make_builds(
     engine: Engine, names: Iterable[str], llama_cpp: Path | None, say: Say
-) -> tuple[dict[str, Build], Build]:
-    """The builds called `names`, and the native reference of the pinned tree."""
+) -> tuple[dict[str, Build], Build, dict[str, str]]:
+    """The builds called `names`, the native reference of the pinned tree, and what does not compile.
+
+    The last maps a build's name to the compiler's first error; BuildError only for the reference.
+    """
     trees: dict[str, Callable[[], Tree]] = {
         "stock": lambda: stock_tree(say=say),
         "patched": lambda: patched_tree(say=say),
@@ -123,8 +138,15 @@ def make_builds(
     reference = build_tree(engine, stock_tree(say=say), Options(mode=Mode.REFERENCE), say=say)
     # As it ships: asserts compiled out. What they guard shows as wrong numbers or guard verdicts.
     options = Options(assertions=False)
-    builds = {name: build_tree(engine, trees[name](), options, say=say) for name in names}
-    return builds, reference
+    builds: dict[str, Build] = {}
+    unbuildable: dict[str, str] = {}
+    for name in names:
+        try:
+            builds[name] = build_tree(engine, trees[name](), options, say=say)
+        except BuildError as error:
+            say(f"tierlab: {error}")
+            unbuildable[name] = " ".join(str(error).split())
+    return builds, reference, unbuildable
 
 
 def default_jobs() -> int:

@@ -70,6 +70,10 @@ def run_info(
         builds=tuple(
             _build_info(name, build, user_path)
             for name, build in [*plan.builds.items(), ("reference", plan.reference)]
+        )
+        + tuple(
+            BuildInfo(name=name, digest="", path=str(user_path or ""), error=error)
+            for name, error in plan.unbuildable.items()
         ),
         profiles=tuple(
             _profile_info(matrix.profiles[name]) for name in dict.fromkeys(c.profile for c in cells)
@@ -165,7 +169,7 @@ def with_hellos(info: RunInfo, plan: Plan) -> RunInfo:
     """`info` with what each profile's CPU said, where it said anything."""
     matrix = load_matrix(plan.matrix_file)
     rules = rules_digest(matrix)
-    build, files = next((name, dict(build.file_digests)) for name, build in plan.builds.items())
+    build, files = next(((name, dict(made.file_digests)) for name, made in plan.builds.items()), ("", {}))
     profiles = []
     for profile in info.profiles:
         hello: dict[str, str] = {}

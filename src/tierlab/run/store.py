@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 RUN, RESULTS, CELLS, LATEST = "run.json", "results.jsonl", "cells.txt", "latest"
+CANARIES = "canaries.jsonl"
+"""Records of excluded cells that were tried; they count nowhere."""
 
 SYNC_SECONDS = 5.0
 """Records reach the disk at least this often while they flow, and at close. A crash of the machine costs at
@@ -70,9 +72,9 @@ def mark_latest(run_dir: Path) -> None:
 class Store:
     """Writes one run's results; each process opens its own on the same directory."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, name: str = RESULTS) -> None:
         self.run_dir = run_dir
-        self._log = AppendLog(run_dir / RESULTS)
+        self._log = AppendLog(run_dir / name)
         self._synced = time.monotonic()
 
     @classmethod
@@ -149,13 +151,15 @@ def read_cells(run_dir: Path) -> list[str]:
     return _read(path, "").decode("utf-8").splitlines()
 
 
-def iter_records(run_dir: Path, torn: list[str] | None = None) -> Iterator[CellRecord]:
+def iter_records(
+    run_dir: Path, torn: list[str] | None = None, name: str = RESULTS
+) -> Iterator[CellRecord]:
     """Every record in the order of writing, superseded ones too.
 
     A line cut short by a crash is left out (its cell counts as unanswered) and its place noted in `torn`.
     A complete line that is no record raises StoreError: that is another version, or damage.
     """
-    path = run_dir / RESULTS
+    path = run_dir / name
     if not path.exists():
         return
     with explained(path, "read"), path.open("rb") as stream:
