@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Real harnesses for tests: built once a test session, started on any emulated CPU.
 
-`open_rig` builds (or finds built) the stock tree with tierlab-harness and tierlab-harness-faulty.
+`Rig` builds (or finds built) the stock tree as a run does, with tierlab-harness-faulty besides: every
+test that needs all variants shares these objects.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ BINARIES = "/lab/binaries"
 ARENA_BYTES = 32 << 20
 LIMIT = 120.0
 """Seconds: far more than anything here takes."""
+
+SHIPPED = Options(assertions=False, faults=True)
+"""All variants, as a run builds them; another set of options would be compiled anew, for minutes."""
 
 
 @dataclass
@@ -109,7 +113,7 @@ class Rig:
 
     def build(self, mode: Mode) -> Build:
         if mode not in self.builds:
-            options = Options(mode=mode, faults=mode is Mode.VARIANTS)
+            options = SHIPPED if mode is Mode.VARIANTS else Options(mode=mode)
             self.builds[mode] = build_tree(self.engine, self.tree, options, say=lambda _: None)
         return self.builds[mode]
 

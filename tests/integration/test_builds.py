@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
-from harness_rig import Rig
+from harness_rig import SHIPPED, Rig
 
 from tierlab.errors import BuildError
 from tierlab.harness.messages import Answer
@@ -83,7 +83,7 @@ def steps(build: Build) -> int:
 
 
 def test_all_variants(engine: Engine, stock: Tree) -> None:
-    build = build_tree(engine, stock, say=quiet)
+    build = build_tree(engine, stock, SHIPPED, say=quiet)
     assert build.variants == tuple(f"libggml-cpu-armv{name}.so" for name in VARIANTS)
     for variant in build.variants:
         names = functions(build.directory / variant)

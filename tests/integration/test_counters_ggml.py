@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
+from harness_rig import SHIPPED
 
 from tierlab.dispatch import is_kernel, kernel_symbols, ran_expected
 from tierlab.harness.messages import Answer, Request
@@ -66,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     if not engine.emulated:
         pytest.skip("hardware keeps no log of executed blocks")
     engine.prepare()
-    build = build_tree(engine, stock_tree(say=lambda _: None), say=lambda _: None)
+    build = build_tree(engine, stock_tree(say=lambda _: None), SHIPPED, say=lambda _: None)
     return Lab(engine, build, tmp_path_factory.mktemp("variant"))
 
 

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
+from harness_rig import ARENA_BYTES, Conversation, Rig
 
 from tierlab.harness.messages import Answer, Crash, Request, Span
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from harness_rig import ARENA_BYTES, Conversation, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from harness_rig import Conversation, Rig
 
 from tierlab.harness.messages import SENTINEL_BITS, Answer, Crash, Timeout
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from harness_rig import Conversation, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

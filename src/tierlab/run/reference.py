@@ -68,6 +68,11 @@ class Reference:
         self._ask(session, request)
         return np.array(session.arena.view(output, np.uint8)).reshape(n, row_bytes)
 
+    def close(self) -> None:
+        """End the process, if one runs."""
+        if self._session is not None:
+            self._session.stop()
+
     def _started(self) -> Session:
         if self._session is None:
             self._session = self._open()

@@ -67,7 +67,7 @@ class Workbench:
         self._cache = VerdictCache(cache_root() / "verdicts")
         self._rules = rules_digest(self.matrix)
         self._retried: set[str] = set()
-        reference = Reference(self.matrix, self._open_reference)
+        self._reference = reference = Reference(self.matrix, self._open_reference)
         root = cache_root() / "problems"
         self.problems = Problems(root, self.matrix, plan.seed, reference, plan.reference.binaries)
 
@@ -154,6 +154,7 @@ class Workbench:
 
     def close(self) -> None:
         """End all sessions and sandboxes, sync the store."""
+        self._reference.close()
         while self._rooms:
             self._rooms.popitem()[1].stack.close()
         self.store.close()
