@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeVar
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from tierlab.judge.consistency import agree
 from tierlab.judge.scheme import machine_of, schemes
 from tierlab.oracle.expectation import Expectation
 from tierlab.oracle.product import expect
+from tierlab.run import arrays as files
 from tierlab.run.keys import INPUT_SOURCES, ORACLE_SOURCES, digest_of, source_digest
 from tierlab.run.requests import Inputs, as_float32
 
@@ -23,20 +23,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.model import Problem
     from tierlab.oracle.product import Operands
+    from tierlab.run.arrays import Arrays
     from tierlab.run.reference import Reference
 
 T = TypeVar("T")
-Arrays = dict[str, "NDArray[Any]"]
 
 IN_MEMORY = 6
 """Problems whose tensors stay in memory: a lane's cells of one problem follow each other."""
 
+FORMAT = 2
+"""Version of what the files hold; part of their names."""
+
 PRODUCTS = ("mul_mat", "mul_mat_id")
+
+
+class Agreement(NamedTuple):
+    """Whether the two oracles agree: empty `text` if so. `operands` are those of the portable build."""
+
+    text: str
+    operands: str
 
 
 class Problems:
@@ -53,12 +61,12 @@ class Problems:
         self._seed = seed
         self._reference = reference
         self._keys = {
-            "inputs": [source_digest(INPUT_SOURCES), reference_digest, seed],
-            "oracle": [source_digest(ORACLE_SOURCES), reference_digest, seed],
+            "inputs": digest_of([FORMAT, source_digest(INPUT_SOURCES), reference_digest, seed]),
+            "oracle": digest_of([FORMAT, source_digest(ORACLE_SOURCES), reference_digest, seed]),
         }
         self._inputs: OrderedDict[str, Inputs] = OrderedDict()
         self._expected: OrderedDict[str, Expectation] = OrderedDict()
-        self._agreed: dict[str, str] = {}
+        self._agreed: dict[str, Agreement] = {}
 
     def inputs(self, problem: Problem) -> Inputs:
         """The problem's tensors. Raises HarnessError if the native quantiser is needed and fails."""
@@ -74,15 +82,18 @@ class Problems:
         if problem.op not in PRODUCTS:
             return ""
         if problem.id not in self._agreed:
-            arrays = self._cached(
-                "oracle",
-                f"{problem.id}|agreement",
-                lambda: {"text": np.array(self._compare_oracles(problem))},
-            )
-            self._agreed[problem.id] = str(arrays["text"])
-        return self._agreed[problem.id]
+            self._load_agreement(problem)
+        return self._agreed[problem.id].text
 
-    def _compare_oracles(self, problem: Problem) -> str:
+    def _load_agreement(self, problem: Problem) -> Expectation:
+        """The comparison of the oracles and, from the same file, the answer that was compared."""
+        arrays = self._cached("oracle", f"{problem.id}|agreement", lambda: self._compare_oracles(problem))
+        agreement = Agreement(str(arrays["text"]), str(arrays["operands"]))
+        self._agreed[problem.id] = agreement
+        key = f"{problem.id}|{agreement.operands}"
+        return self._remembered(self._expected, key, lambda: Expectation.from_arrays(arrays))
+
+    def _compare_oracles(self, problem: Problem) -> Arrays:
         hello = self._reference.hello
         machine = machine_of(hello.arch, hello.variant, hello.features)
         (scheme,) = schemes(
@@ -94,13 +105,20 @@ class Problems:
             activation_type=problem.activation_type,
             ran=None,
         )
-        inputs = self.inputs(problem)
-        output = self._reference.product(problem, inputs)
-        return agree(self.expectation(problem, scheme.operands), output, scheme) or ""
+        output = self._reference.product(problem, self.inputs(problem))
+        expectation = self._expect(problem, scheme.operands)
+        text = agree(expectation, output, scheme) or ""
+        return {
+            "text": np.array(text),
+            "operands": np.array(scheme.operands.key),
+            **expectation.to_arrays(),
+        }
 
     def _load_inputs(self, problem: Problem) -> Inputs:
         arrays = self._cached("inputs", problem.id, lambda: self._make_inputs(problem))
-        return Inputs(*(arrays.get(name) for name in ("weights", "activations", "values", "ids")))
+        activations = arrays.get("activations")
+        values = None if activations is None else as_float32(problem.activation_type, activations)
+        return Inputs(arrays.get("weights"), activations, values, arrays.get("ids"))
 
     def _make_inputs(self, problem: Problem) -> Arrays:
         arrays: Arrays = {}
@@ -111,40 +129,35 @@ class Problems:
             )
         if problem.op in (*PRODUCTS, "quantize"):
             arrays["activations"] = made.activations(matrix, problem, seed)
-            arrays["values"] = as_float32(problem.activation_type, arrays["activations"])
         if problem.op == "mul_mat_id":
             arrays["ids"] = made.ids(problem, seed)
         return arrays
 
     def _load_expectation(self, problem: Problem, operands: Operands) -> Expectation:
-        def make() -> Arrays:
-            inputs = self.inputs(problem)
-            assert inputs.weights is not None
-            assert inputs.values is not None
-            answer = expect(problem.weight_type, inputs.weights, inputs.values, operands, inputs.ids)
-            return answer.to_arrays()
+        agreement = self._agreed.get(problem.id)
+        if agreement is not None and agreement.operands == operands.key:
+            return self._load_agreement(problem)
+        name = f"{problem.id}|{operands.key}"
+        make = self._expect
+        return Expectation.from_arrays(
+            self._cached("oracle", name, lambda: make(problem, operands).to_arrays())
+        )
 
-        return Expectation.from_arrays(self._cached("oracle", f"{problem.id}|{operands.key}", make))
+    def _expect(self, problem: Problem, operands: Operands) -> Expectation:
+        inputs = self.inputs(problem)
+        assert inputs.weights is not None
+        assert inputs.values is not None
+        return expect(problem.weight_type, inputs.weights, inputs.values, operands, inputs.ids)
 
     def _cached(self, kind: str, name: str, make: Callable[[], Arrays]) -> Arrays:
         """Arrays from disk, or made and kept there. A damaged or unwritable file only costs time."""
-        key = digest_of([self._keys[kind], name])
-        path = self._root / kind / key[:2] / f"{key}.npz"
-        with (
-            contextlib.suppress(OSError, ValueError, BadZipFile, KeyError, EOFError),
-            np.load(path) as stored,
-        ):
-            return {name: stored[name] for name in stored.files}
-        arrays = make()
-        draft = path.with_suffix(f".{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **arrays)
-            draft.replace(path)
-        except OSError:
+        key = hashlib.sha256(f"{self._keys[kind]}|{name}".encode()).hexdigest()
+        path = self._root / kind / key[:2] / key
+        arrays = files.load(path)
+        if arrays is None:
+            arrays = make()
             with contextlib.suppress(OSError):
-                draft.unlink()
+                files.save(path, arrays)
         return arrays
 
     @staticmethod
