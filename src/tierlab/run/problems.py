@@ -152,7 +152,7 @@ class Problems:
     def _cached(self, kind: str, name: str, make: Callable[[], Arrays]) -> Arrays:
         """Arrays from disk, or made and kept there. A damaged or unwritable file only costs time."""
         key = hashlib.sha256(f"{self._keys[kind]}|{name}".encode()).hexdigest()
-        path = self._root / kind / key[:2] / key
+        path = self._root / kind / key
         arrays = files.load(path)
         if arrays is None:
             arrays = make()
