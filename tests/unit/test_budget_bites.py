@@ -8,6 +8,7 @@ import pytest
 from budget_kernels import activations, blocked_kernel, float_kernel, half_kernel, rows_of
 
 from tierlab.harness.messages import Answer
+from tierlab.judge.budget import bound
 from tierlab.judge.judge import judge_product, resolution
 from tierlab.judge.scheme import Machine, Scheme, schemes
 from tierlab.judge.verdict import Judgement, Verdict
@@ -74,7 +75,7 @@ def test_binary16_sums_fit_their_own_budget_and_no_other(k: int) -> None:
 
 
 def e_without_chain(e: Expectation) -> Expectation:
-    return Expectation(e.y, e.s, e.k, e.fault)
+    return Expectation(e.y, e.s, e.k, e.fault, e.fault_rows)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -158,7 +159,7 @@ def test_unquantised_activations_are_not_close_enough() -> None:
 @pytest.mark.parametrize("name", ["q1_0", "q2_0", "q4_0", "tq1_0", "tq2_0", "iq2_xs", "iq2_s"])
 def test_resolution_sees_every_single_code_fault_of_coarse_types(name: str) -> None:
     _, _, scheme, e = problem(name)
-    assert resolution(scheme, e) > 1
+    assert resolution(e, bound(e, scheme.counts)) > 1
 
 
 def test_budget_grows_with_ambiguous_codes_and_covers_both_roundings() -> None:

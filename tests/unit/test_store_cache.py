@@ -49,7 +49,7 @@ def test_another_key_finds_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_only_verdicts_that_follow_from_the_inputs_are_kept(tmp_path: Path, verdict: Verdict) -> None:
     kept = VerdictCache(tmp_path).store(PARTS, [record("a", verdict)])
-    circumstantial = {Verdict.CRASH, Verdict.TIMEOUT, Verdict.UNBUILDABLE, Verdict.UNTESTED}
+    circumstantial = {Verdict.TIMEOUT, Verdict.UNBUILDABLE, Verdict.UNTESTED}
     assert kept == (0 if verdict in circumstantial else 1)
 
 

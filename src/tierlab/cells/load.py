@@ -24,7 +24,7 @@ from tierlab.cells.matrix import (
 )
 from tierlab.cells.plan import load_presets
 from tierlab.cells.positions import Document, Keys, nearest, read
-from tierlab.cells.selectors import load_selector
+from tierlab.cells.selectors import axis_values, load_selector
 from tierlab.cells.structure import check_structure
 from tierlab.cells.weight_types import load_types
 from tierlab.cells.worth import check_budgets
@@ -165,18 +165,19 @@ def _with_selectors(document: Document, matrix: Matrix) -> Matrix:
     def each(section: str) -> list[tuple[Keys, Data]]:
         return [((section, index), entry) for index, entry in enumerate(document.data.get(section, ()))]
 
+    values = axis_values(matrix)
     return replace(
         matrix,
         exclusions=tuple(
-            Exclusion(load_selector(document, where, entry, matrix), entry["reason"])
+            Exclusion(load_selector(document, where, entry, values), entry["reason"])
             for where, entry in each("exclusions")
         ),
         expected=tuple(
-            Expectation(load_selector(document, where, entry, matrix), entry["verdict"], entry["evidence"])
+            Expectation(load_selector(document, where, entry, values), entry["verdict"], entry["evidence"])
             for where, entry in each("expected")
         ),
         thread_dependent=tuple(
-            Exclusion(load_selector(document, where, entry, matrix), entry["reason"])
+            Exclusion(load_selector(document, where, entry, values), entry["reason"])
             for where, entry in each("thread_dependent")
         ),
     )

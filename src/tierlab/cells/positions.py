@@ -57,6 +57,10 @@ class Document:
         return self.values.get(where, Place(1, 1))
 
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""LibYAML's parser where PyYAML was built with it: eight times faster, the same marks."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word most like `word`, as `; did you mean 'x'?`, else the list of what is known."""
     names = sorted(set(known))
@@ -66,6 +70,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
         return f"did you mean {lowered[close[0]]!r}?"
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"known: {shown or 'none'}."
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The document's node; a syntax error is PyYAML's own, which says more than LibYAML's."""
+    try:
+        return yaml.compose(text, Loader=LOADER)
+    except yaml.YAMLError:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def read(path: Path) -> Document:
@@ -79,7 +91,7 @@ def read(path: Path) -> Document:
         msg = f"{path} is not UTF-8 text (byte {problem.start}); nothing is selected. Save it as UTF-8."
         raise ConfigError(msg) from problem
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _composed(text)
     except yaml.YAMLError as problem:
         raise _syntax_error(path, problem) from problem
     document = Document(path, None)

@@ -11,7 +11,7 @@ from tierlab.cells.positions import nearest
 from tierlab.cells.schema import ACTIVATION_DISTRIBUTIONS, WEIGHT_DISTRIBUTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.positions import Document, Keys
@@ -57,9 +57,13 @@ def resolve(patterns: Iterable[str], known: Iterable[str]) -> tuple[list[str], s
     return [name for name in names if name in wanted], None
 
 
-def load_selector(document: Document, where: Keys, entry: dict[str, Any], matrix: Matrix) -> Selector:
-    """The selector in `entry`. Raises ConfigError for a glob that names nothing and for no glob at all."""
-    values = axis_values(matrix)
+def load_selector(
+    document: Document, where: Keys, entry: dict[str, Any], values: Mapping[str, tuple[str, ...]]
+) -> Selector:
+    """The selector in `entry`, over `axis_values`.
+
+    Raises ConfigError for a glob that names nothing and for no glob at all.
+    """
     axes: dict[str, frozenset[str] | frozenset[int]] = {}
     for axis, known in values.items():
         if axis not in entry:

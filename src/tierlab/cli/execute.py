@@ -11,8 +11,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierlab.errors import ExitCode
-from tierlab.report.model import summarise
 from tierlab.report.progress import show_progress
 from tierlab.run.plan import MATRIX_COPY, Plan, read_plan
 from tierlab.run.provenance import with_hellos
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
 
 PASSES = 3
 """A worker that is killed loses a lane's remaining cells; they are asked for again, this often at most."""
+
+ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Each worker's oracle products are small; BLAS threads that spin would take the emulator's processor."""
 
 END_SECONDS = 30.0
 _PR_SET_PDEATHSIG = 1
@@ -37,12 +38,12 @@ def execute(plan_file: Path, workers: int) -> bool:
     asked = read_cells(run_dir)
     interrupted = False
     with show_progress(run_dir, len(asked)):
-        left = recall(plan)
+        left, canaries = recall(plan)
         if left < len(asked):
             print(f"{len(asked) - left} of {len(asked)} cells need no execution", flush=True)
         runnable = [cell for cell in asked if cell.split("/")[-2] not in plan.unbuildable]
         for number in range(PASSES):
-            if not left and not (number == 0 and plan.canaries):
+            if not left and not (number == 0 and canaries):
                 break
             interrupted = _one_pass(plan_file, workers, number)
             before, left = left, len(set(runnable) - answered(run_dir))
@@ -67,6 +68,7 @@ def _one_pass(plan_file: Path, workers: int, number: int) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            env={**os.environ, **ONE_BLAS_THREAD},
             preexec_fn=_die_with_parent,
             start_new_session=True,
         )
@@ -102,9 +104,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _finish(run_dir: Path, plan: Plan) -> None:
-    """Complete `run.json`: what the CPUs said, the end, the exit code."""
+    """Complete `run.json` but for the exit code: what the CPUs and the canaries said, the end."""
     info = with_hellos(read_run_info(run_dir), plan)
     info = replace(info, notes=(*info.notes, *canary_notes(run_dir)))
     write_run_info(run_dir, replace(info, finished=now()))
-    code = summarise(run_dir).exit_code
-    write_run_info(run_dir, replace(info, finished=now(), exit_code=int(ExitCode(code))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from tierlab.report.terminal import print_summary
 from tierlab.report.writing import write_reports
 from tierlab.run.merge import merge
 from tierlab.run.prepare import Wish, default_jobs, prepare
-from tierlab.run.store import find_run, mark_latest
+from tierlab.run.store import find_run, mark_latest, write_run_info
 
 if TYPE_CHECKING:
     from tierlab.report.model import Summary
@@ -44,6 +45,7 @@ def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool
 
 def _report(run_dir: Path, interrupted: bool) -> ExitCode:
     summary = write_reports(run_dir)
+    write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
     print_summary(summary, Console(), run_dir)
     if interrupted:
         done = summary.total.cells - _waiting(summary)

@@ -19,8 +19,11 @@ import numpy as np
 import yaml
 
 from tierlab.errors import ConfigError
+from tierlab.oracle.expectation import columns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tierlab.oracle.expectation import Expectation
@@ -69,6 +72,12 @@ class Bound:
 
     budget: NDArray[np.float64]
     may_overflow: NDArray[np.bool_] | None
+
+    @classmethod
+    def select_columns(cls, parts: Sequence[Bound], owner: NDArray[np.intp]) -> Bound:
+        """The bound whose column j is that of `parts[owner[j]]`."""
+        budget = columns_of([part.budget for part in parts], owner, 0.0)
+        return cls(budget, columns_of([part.may_overflow for part in parts], owner, False))
 
 
 @cache

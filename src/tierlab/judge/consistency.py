@@ -40,16 +40,18 @@ def differing(a: NDArray[np.float32], b: NDArray[np.float32]) -> int:
     return int((np.ascontiguousarray(a).view(np.uint32) != np.ascontiguousarray(b).view(np.uint32)).sum())
 
 
-def agree(expectation: Expectation, reference: NDArray[np.float32], scheme: Scheme) -> str | None:
+def agree(
+    expectation: Expectation, reference: NDArray[np.float32], scheme: Scheme, lam: float | None = None
+) -> str | None:
     """None if the portable C reference agrees with the NumPy oracle, else what is wrong.
 
     `reference` is the output of the scalar x86-64 build on the same bytes, `scheme` the one that
     `judge.scheme.schemes` gives for that machine. Until this is None no kernel may be judged by
-    either: one of the two oracles is wrong.
+    either: one of the two oracles is wrong. `lam` as in `judge_product`.
     """
     if reference.size != expectation.y.size:
         return f"the reference gave {reference.size} elements, the oracle {expectation.y.size}"
-    comparison = compare(reference, expectation, bound(expectation, scheme.counts))
+    comparison = compare(reference, expectation, bound(expectation, scheme.counts_with(lam)))
     if not comparison.over.any():
         return None
     return f"the two oracles disagree: {describe(reference, expectation, comparison)}"

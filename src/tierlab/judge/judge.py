@@ -7,16 +7,16 @@ did not take the operation), then the numbers, then whether the kernel they are 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tierlab.judge.budget import bound
+from tierlab.judge.budget import Bound, bound
 from tierlab.judge.comparator import Comparison, compare
 from tierlab.judge.patterns import describe
 from tierlab.judge.verdict import Judgement, Verdict
+from tierlab.oracle.expectation import Expectation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 
     from tierlab.harness.messages import Answer
     from tierlab.judge.scheme import Scheme
-    from tierlab.oracle.expectation import Expectation
 
 Expected = tuple[tuple[str, ...], ...]
 """Sets of symbol patterns; of each set at least one must have run."""
+
+
+class Judged(NamedTuple):
+    """One candidate: what the output must be, how far from it it may lie, and how it compares."""
+
+    expectation: Expectation
+    bound: Bound
+    comparison: Comparison
 
 
 def judge_product(
@@ -44,8 +51,8 @@ def judge_product(
     """Judge a `mul_mat` or `mul_mat_id` cell.
 
     `output` is float32 [rows, N] (any shape of that size); `candidates` pairs each scheme of
-    `judge.scheme.schemes` with its expectation. `counting` tells whether the harness counts calls.
-    `lam` replaces the lambda of roundings.yaml.
+    `judge.scheme.schemes` with its expectation. `counting` tells whether the harness counts calls, by the
+    plain names of functions in `answer.ran`. `lam` replaces the lambda of roundings.yaml.
     """
     early = precondition(answer, claim_expected)
     if early is not None:
@@ -54,12 +61,13 @@ def judge_product(
         size = candidates[0][1].y.size
         return Judgement(Verdict.FAIL, detail=f"the output has {output.size} elements, {size} were asked for")
     judged = [_one(output, scheme, expectation, lam) for scheme, expectation in candidates]
-    comparison, expectation = judged[0] if len(judged) == 1 else _either(output, judged)
+    whole = judged[0] if len(judged) == 1 else _either(output, judged)
+    comparison = whole.comparison
     verdict, detail = Verdict.PASS, ""
     if comparison.compared == 0:
         verdict, detail = Verdict.VACUOUS, "nothing was compared: no element is defined"
     elif comparison.over.any():
-        verdict, detail = Verdict.FAIL, describe(output, expectation, comparison)
+        verdict, detail = Verdict.FAIL, describe(output, whole.expectation, comparison)
     elif counting and (idle := idle_kernels(answer.ran, expected_kernels)):
         verdict, detail = Verdict.VACUOUS, idle
     return Judgement(
@@ -68,7 +76,7 @@ def judge_product(
         max_abs=comparison.max_abs,
         nmse=comparison.nmse,
         ulp=comparison.ulp,
-        resolution=resolution(*candidates[0]),
+        resolution=min(resolution(one.expectation, one.bound) for one in judged),
         detail=detail,
     )
 
@@ -82,8 +90,6 @@ def precondition(answer: Answer, claim_expected: bool | None = None) -> Judgemen
     if claim_expected is not None and answer.claimed != claim_expected:
         return judge_claim(answer, claim_expected)
     if answer.status == "unclaimed":
-        if claim_expected is False:
-            return Judgement(Verdict.PASS, detail="the path does not take the operation, as expected")
         return Judgement(Verdict.VACUOUS, detail="the path does not take the operation: nothing was computed")
     if answer.unwritten:
         text = f"{answer.unwritten} elements of the output were never written"
@@ -116,45 +122,33 @@ def idle_kernels(ran: Mapping[str, int], expected: Expected) -> str:
     return ""
 
 
-def _one(
-    output: NDArray[np.float32], scheme: Scheme, expectation: Expectation, lam: float | None
-) -> tuple[Comparison, Expectation]:
-    count = scheme.counts if lam is None else replace(scheme.counts, lam=lam)
-    return compare(output, expectation, bound(expectation, count)), expectation
+def _one(output: NDArray[np.float32], scheme: Scheme, expectation: Expectation, lam: float | None) -> Judged:
+    allowed = bound(expectation, scheme.counts_with(lam))
+    return Judged(expectation, allowed, compare(output, expectation, allowed))
 
 
-def _either(
-    output: NDArray[np.float32], judged: list[tuple[Comparison, Expectation]]
-) -> tuple[Comparison, Expectation]:
-    """A hybrid product: whole columns come from one kernel or the other, so each column has one owner."""
-    worst = np.stack([comparison.shares.max(axis=0) for comparison, _ in judged])
+def _either(output: NDArray[np.float32], judged: Sequence[Judged]) -> Judged:
+    """A hybrid product: whole columns come from one kernel or the other, so each column has one owner.
+
+    The owner is the kernel whose answer the column fits best; the columns are then judged together, each by
+    its owner's answer, budget and rules.
+    """
+    worst = np.stack([one.comparison.shares.max(axis=0) for one in judged])
     owner = np.argmin(worst, axis=0)
-    merged = judged[0][1].select_columns([expectation for _, expectation in judged], owner)
-    columns = np.arange(len(owner))
-    shares = np.stack([comparison.shares for comparison, _ in judged])[owner, :, columns].T
-    first = judged[0][0]
-    out = output.reshape(merged.y.shape).astype(np.float64)
-    error = np.abs(out - merged.y)
-    position = int(np.argmax(shares))
-    power = float((merged.y**2).sum())
-    comparison = Comparison(
-        share=float(shares.flat[position]), max_abs=float(error.max()),
-        nmse=float((error**2).sum()) / power if power else 0.0,
-        ulp=max(c.ulp for c, _ in judged) if len(judged) == 1 else float("nan"),
-        compared=first.compared, over=shares > 1, worst=position, shares=shares,
-    )  # fmt: skip
-    return comparison, merged
+    expectation = Expectation.select_columns([one.expectation for one in judged], owner)
+    allowed = Bound.select_columns([one.bound for one in judged], owner)
+    return Judged(expectation, allowed, compare(output, expectation, allowed))
 
 
-def resolution(scheme: Scheme, expectation: Expectation) -> float:
+def resolution(expectation: Expectation, allowed: Bound) -> float:
     """Smallest change that one step of one weight code makes, in budgets: above 1, every such fault shows.
 
-    Steps that change nothing (a zero activation) do not count. NaN if nothing can be stepped.
+    Taken over a sample of outputs. Steps that change nothing (a zero activation) do not count, nor outputs
+    without a budget. NaN if nothing can be stepped.
     """
     fault = expectation.fault
     if not fault.size:
         return float("nan")
-    rows, columns = fault.shape
-    budget = bound(expectation, scheme.counts).budget[:rows, :columns]
+    budget = allowed.budget[expectation.fault_rows, : fault.shape[1]]
     visible = np.isfinite(fault) & (budget > 0)
     return float((fault[visible] / budget[visible]).min()) if visible.any() else float("nan")

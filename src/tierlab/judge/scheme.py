@@ -10,7 +10,7 @@ of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tierlab.errors import HarnessError
@@ -42,6 +42,10 @@ class Scheme:
     @property
     def counts(self) -> Counts:
         return counts(self.family, self.name)
+
+    def counts_with(self, lam: float | None) -> Counts:
+        """The counts with another lambda than that of roundings.yaml (None: that one)."""
+        return self.counts if lam is None else replace(self.counts, lam=lam)
 
 
 @dataclass(frozen=True)

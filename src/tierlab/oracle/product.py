@@ -98,7 +98,7 @@ def _assemble(
 ) -> Expectation:
     full: dict[str, F64] = {"y": np.zeros((rows, n)), "s": np.zeros((rows, n))}
     rule = np.zeros((rows, n), np.uint8)
-    fault: F64 | None = None
+    fault, fault_rows = np.zeros((0, 0)), np.zeros(0, np.intp)
     group = max(FAULT_COLUMNS, CHUNK // max(1, k))
     for index, raw, x in pieces:
         a = encode(operands.activation, x)
@@ -108,10 +108,11 @@ def _assemble(
             w = transformed(decode_rows(weight_type, raw[start : start + group]), operands.weight)
             for name, part in _multiply(w, a, operands.half_chain).items():
                 full.setdefault(name, np.zeros((rows, n)))[index, start : start + group] = part
-            if fault is None:
+            if not fault.size:
                 fault = smallest_fault(w, a)
+                fault_rows = np.asarray(index[: len(fault)], np.intp)
     return Expectation(
-        y=full["y"], s=full["s"], k=k, fault=fault if fault is not None else np.zeros((0, 0)),
+        y=full["y"], s=full["s"], k=k, fault=fault, fault_rows=fault_rows,
         tie=full.get("tie"), chain=full.get("chain"), chain_squares=full.get("chain_squares"),
         rule=rule if rule.any() else None,
     )  # fmt: skip

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierlab.cells.claims import expected_claim, expected_kernels
+from tierlab.dispatch import plain_names
 from tierlab.errors import HarnessError
 from tierlab.judge.codes import judge_codes, judge_dequantised
 from tierlab.judge.judge import judge_claim, judge_product, precondition
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
     from tierlab.harness.messages import Answer, Hello
     from tierlab.judge.scheme import Scheme
     from tierlab.run.problems import Problems
+
+PRODUCTS = ("mul_mat", "mul_mat_id")
+
+
+def with_plain_names(answer: Answer) -> Answer:
+    """The answer with its calls under the names that the source has: no clone suffix, aliases apart."""
+    ran: Counter[str] = Counter()
+    for counted, calls in answer.ran.items():
+        for name in dict.fromkeys(plain_names(counted)):
+            ran[name] += calls
+    return replace(answer, ran=dict(ran))
 
 
 class CellJudge:
@@ -38,7 +52,7 @@ class CellJudge:
         op = cell.problem.op
         if op == "claim":
             return judge_claim(answer, expected_claim(self._matrix, cell))
-        early = precondition(answer)
+        early = precondition(answer, expected_claim(self._matrix, cell) if op in PRODUCTS else None)
         if early is not None:
             return early
         inputs = self._problems.inputs(cell.problem)
@@ -50,7 +64,7 @@ class CellJudge:
             assert inputs.weights is not None
             rows_of_bytes = inputs.weights.reshape(-1, inputs.weights.shape[-1])
             return judge_dequantised(cell.problem.weight_type, rows_of_bytes, output.view(np.float32))
-        return self._product(cell, answer, output.view(np.float32))
+        return self._product(cell, with_plain_names(answer), output.view(np.float32))
 
     def _product(self, cell: Cell, answer: Answer, output: NDArray[np.float32]) -> Judgement:
         problem = cell.problem
@@ -68,7 +82,7 @@ class CellJudge:
             candidates,
             expected_kernels=expected_kernels(self._matrix, cell),
             counting=self._counting,
-            claim_expected=True,
+            lam=self._matrix.budgets.lam,
         )
 
     def _schemes(self, cell: Cell, answer: Answer) -> tuple[Scheme, ...]:

@@ -103,9 +103,11 @@ class LaneRunner:
                 self._finish(cell, record)
         return missing
 
-    def _record(self, cell: Cell, hello: Hello, judgement: Judgement, **more: object) -> None:
+    def _record(
+        self, cell: Cell, hello: Hello, judgement: Judgement, keep: bool = True, **more: object
+    ) -> None:
         record = CellRecord.of(cell, judgement, **more)
-        keys = (self._bench.exact_key(self._lane), self._bench.variant_key(self._lane, hello))
+        keys = (self._bench.exact_key(self._lane), self._bench.variant_key(self._lane, hello)) if keep else ()
         self._finish(cell, record, keys)
 
     def _finish(self, cell: Cell, record: CellRecord, keys: Iterable[dict[str, str]] = ()) -> None:

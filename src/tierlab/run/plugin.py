@@ -7,6 +7,7 @@ prepares one (image, builds) in the controlling process; xdist's workers get its
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     named = [path for path in _named(config) if path.suffix in SUFFIXES]
     if not named:
         return
+    # Inherited by the workers, read when NumPy is first imported: small products, many workers.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         config.option.tierlab_plan = str(_prepare(config, named))
         config.stash[OWN_RUN] = Path(config.option.tierlab_plan).parent

@@ -13,7 +13,7 @@ from tierlab.judge.verdict import Judgement, Verdict
 from tierlab.run.keys import lane_parts, rules_digest
 from tierlab.run.record import CellRecord
 from tierlab.run.settle import Settler
-from tierlab.run.store import CANARIES, Store, iter_records
+from tierlab.run.store import CANARIES, RESULTS, Store, iter_records
 from tierlab.run.verdict_cache import VerdictCache
 from tierlab.toolchain.cache import cache_root
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tierlab.run.plan import Plan
 
 
-def recall(plan: Plan) -> int:
-    """Store the records of all cells that need no execution; returns how many cells are left to run.
+def recall(plan: Plan) -> tuple[int, int]:
+    """Store the records of all cells that need no execution; returns how many cells and canaries are left.
 
     That is what the verdict cache knows (unless the plan is `fresh`), and the cells of builds that do not
     compile, which are `unbuildable`.
@@ -35,13 +35,15 @@ def recall(plan: Plan) -> int:
     matrix = load_matrix(plan.matrix_file)
     rules = rules_digest(matrix)
     cache = VerdictCache(cache_root() / "verdicts")
-    left = 0
-    with Store(plan.run_dir) as store:
-        for lane, cells in lanes(matrix, plan.selection):
-            found = list(_lane(plan, matrix, cache, rules, lane, cells))
-            store.append_many(found)
-            left += len(cells) - len(found)
-    return left
+    left = []
+    for name, wanted in ((RESULTS, lanes(matrix, plan.selection)), (CANARIES, canary_lanes(matrix, plan))):
+        left.append(0)
+        with Store(plan.run_dir, name) as store:
+            for lane, cells in wanted:
+                found = list(_lane(plan, matrix, cache, rules, lane, cells))
+                store.append_many(found)
+                left[-1] += len(cells) - len(found)
+    return left[0], left[1]
 
 
 def _lane(
@@ -71,7 +73,7 @@ def canary_lanes(matrix: Matrix, plan: Plan) -> Iterator[tuple[LaneKey, tuple[Ce
 def canary_notes(run_dir: Path) -> tuple[str, ...]:
     """What the canaries say against their exclusions: a cell that passes need not be excluded."""
     return tuple(
-        f"The excluded cell {record.cell} passes: its exclusion in matrix.yaml can go."
+        f"The excluded cell {record.cell} passes: see whether its exclusion in matrix.yaml is still needed."
         for record in iter_records(run_dir, name=CANARIES)
         if record.verdict is Verdict.PASS
     )

@@ -133,7 +133,9 @@ class Stream:
             judgement = crash_judgement(outcome)
         else:
             judgement = timeout_judgement(outcome)
-        self._record(cell, self._hello, judgement, wall_ms=wall)
+        # A signal that the kernel raised is its verdict; one from outside says nothing of the next run.
+        keep = isinstance(outcome, Crash) and not killed_from_outside(outcome)
+        self._record(cell, self._hello, judgement, keep, wall_ms=wall)
 
     def _elapsed(self) -> float:
         """Milliseconds since the last outcome: the wall time that this cell cost its lane."""

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REUSABLE = frozenset(
-    {Verdict.PASS, Verdict.FAIL, Verdict.VACUOUS, Verdict.DRIFT, Verdict.GUARD, Verdict.ABI},
+    {Verdict.PASS, Verdict.FAIL, Verdict.VACUOUS, Verdict.DRIFT, Verdict.GUARD, Verdict.ABI, Verdict.CRASH},
 )
-"""Verdicts that follow from the inputs alone. The others may come from the circumstances (a crash or a hang
-from memory pressure, untested and unbuildable from infrastructure), so their cells run again."""
+"""Verdicts that follow from the inputs alone. The others may come from the circumstances (a hang from a busy
+machine, untested and unbuildable from infrastructure), so their cells run again. So does a crash by a signal
+from outside (SIGKILL): the lane does not give it to the cache."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,12 @@ class VerdictCache:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._open: dict[Path, AppendLog] = {}
+
+    def close(self) -> None:
+        """Close the lanes that were written."""
+        while self._open:
+            self._open.popitem()[1].close()
 
     def path(self, parts: Mapping[str, str]) -> Path:
         return self.root / f"{lane_hash(parts)}.jsonl"
@@ -87,12 +94,10 @@ class VerdictCache:
         if not path.exists():  # two writers at once may both write it; readers skip it wherever it stands
             head = json.dumps({"key": dict(parts)}, separators=(",", ":")).encode() + b"\n"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            log = AppendLog(path)
-            try:
-                log.append(head + b"".join(lines))
-            finally:
-                log.close()
+            if path not in self._open:
+                self.root.mkdir(parents=True, exist_ok=True)
+                self._open[path] = AppendLog(path)
+            self._open[path].append(head + b"".join(lines))
         except (OSError, StoreError) as error:
             _log.warning("verdict cache not written, these cells will run again: %s", error)
             return 0

@@ -67,6 +67,7 @@ class Workbench:
         self._cache = VerdictCache(cache_root() / "verdicts")
         self._rules = rules_digest(self.matrix)
         self._retried: set[str] = set()
+        self._keys: dict[tuple[LaneKey, str], dict[str, str]] = {}
         self._reference = reference = Reference(self.matrix, self._open_reference)
         root = cache_root() / "problems"
         self.problems = Problems(root, self.matrix, plan.seed, reference, plan.reference.binaries)
@@ -132,12 +133,11 @@ class Workbench:
 
     def exact_key(self, lane: LaneKey) -> dict[str, str]:
         """Nothing at all changed: no process has to be started to know."""
-        return self._key(lane, dict(self.plan.builds[lane.build].file_digests))
+        return self._key(lane, "")
 
     def variant_key(self, lane: LaneKey, hello: Hello) -> dict[str, str]:
         """The files that this profile's process really loaded are unchanged."""
-        build = self.plan.builds[lane.build]
-        return self._key(lane, {hello.variant: build.lane_digest(hello.variant)})
+        return self._key(lane, hello.variant)
 
     def cached(self, key: Mapping[str, str]) -> dict[str, CellRecord]:
         """Cell id → record, of the verdicts stored under `key`."""
@@ -147,8 +147,14 @@ class Workbench:
         """Keep a verdict for later runs, if it is of a kind that may be kept."""
         self._cache.store(key, [record])
 
-    def _key(self, lane: LaneKey, files: Mapping[str, str]) -> dict[str, str]:
-        return lane_parts(self.plan, self.matrix.profiles[lane.profile], lane, self._rules, files)
+    def _key(self, lane: LaneKey, variant: str) -> dict[str, str]:
+        if (lane, variant) in self._keys:
+            return self._keys[lane, variant]
+        build = self.plan.builds[lane.build]
+        files = {variant: build.lane_digest(variant)} if variant else dict(build.file_digests)
+        profile = self.matrix.profiles[lane.profile]
+        key = self._keys[lane, variant] = lane_parts(self.plan, profile, lane, self._rules, files)
+        return key
 
     # ------------------------------------------------------------------------------------------------
 
@@ -157,6 +163,7 @@ class Workbench:
         self._reference.close()
         while self._rooms:
             self._rooms.popitem()[1].stack.close()
+        self._cache.close()
         self.store.close()
 
     def __enter__(self) -> Workbench:
