@@ -15,6 +15,7 @@ from tierlab.harness.messages import Answer
 from tierlab.judge.judge import idle_kernels, judge_claim, judge_product
 from tierlab.judge.scheme import Machine, Scheme, schemes
 from tierlab.judge.verdict import Verdict
+from tierlab.oracle.expectation import Rule
 from tierlab.oracle.product import Operands, expect
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def test_claims(cell: tuple[np.ndarray, Scheme, Expectation]) -> None:
     out, scheme, e = cell
     unclaimed = replace(GOOD, status="unclaimed", claimed=False)
     assert judge_product(unclaimed, out, [(scheme, e)], claim_expected=True).verdict is Verdict.DRIFT
-    assert judge_product(unclaimed, out, [(scheme, e)], claim_expected=False).verdict is Verdict.PASS
+    assert judge_product(unclaimed, out, [(scheme, e)], claim_expected=False).verdict is Verdict.VACUOUS
     assert judge_product(GOOD, out, [(scheme, e)], claim_expected=False).verdict is Verdict.DRIFT
     assert judge_claim(GOOD, True).verdict is Verdict.PASS
     assert "does not take an operation that it should take" in judge_claim(unclaimed, True).detail
@@ -192,3 +193,76 @@ def test_a_hybrid_product_is_judged_column_by_column() -> None:
     assert "column 3" in found.detail
     out[7, 20] = np.nan
     assert judge_product(GOOD, out, pairs).verdict is Verdict.FAIL
+
+
+def test_a_hybrid_product_keeps_the_rules_of_each_columns_owner() -> None:
+    """Row 5 is undefined for the second kernel alone: a NaN is allowed in its columns and in no others."""
+    (first, second), out = hybrid()
+    rule = np.zeros(out.shape, np.uint8)
+    rule[5] = Rule.UNDEFINED
+    pairs = [first, (second[0], replace(second[1], rule=rule))]
+    out[5, 15] = np.nan
+    found = judge_product(GOOD, out, pairs)
+    assert found.verdict is Verdict.PASS
+    assert np.isfinite([found.max_abs, found.nmse, found.ulp]).all()
+    out[5, 3] = np.nan
+    found = judge_product(GOOD, out, pairs)
+    assert found.verdict is Verdict.FAIL
+    assert "row 5 column 3" in found.detail
+
+
+def test_a_hybrid_product_keeps_the_ties_of_each_columns_owner() -> None:
+    (first, second), out = hybrid()
+    tie = np.zeros(out.shape)
+    tie[7] = 0.01
+    pairs = [first, (second[0], replace(second[1], tie=tie))]
+    out[7, 15] += np.float32(0.009)
+    assert judge_product(GOOD, out, pairs).verdict is Verdict.PASS
+    out[8, 15] += np.float32(0.009)
+    found = judge_product(GOOD, out, pairs)
+    assert found.verdict is Verdict.FAIL
+    assert "row 8 column 15" in found.detail
+
+
+def test_a_hybrid_product_without_a_defined_element_is_vacuous() -> None:
+    pairs, out = hybrid()
+    rule = np.full(out.shape, Rule.UNDEFINED, np.uint8)
+    found = judge_product(GOOD, out, [(scheme, replace(e, rule=rule)) for scheme, e in pairs])
+    assert found.verdict is Verdict.VACUOUS
+
+
+def test_the_resolution_of_a_hybrid_product_is_that_of_the_coarser_budget() -> None:
+    pairs, out = hybrid()
+    alone = [judge_product(GOOD, e.y.astype(np.float32), [(scheme, e)]).resolution for scheme, e in pairs]
+    assert judge_product(GOOD, out, pairs).resolution == min(alone)
+    assert alone[0] != alone[1]
+
+
+def test_lambda_is_the_callers() -> None:
+    """In the probabilistic branch the budget is proportional to it: share and resolution are its inverse."""
+    raw, x = rows_of("f32", 8, 4096), activations(5, 4096)
+    (scheme,) = schemes("default", "f32", A53, m=5, ran={})
+    e = expect("f32", raw[None, None], x[None, None], scheme.operands)
+    out = (e.y + 1e-7 * e.s).astype(np.float32)
+    four, eight = (judge_product(GOOD, out, [(scheme, e)], lam=lam) for lam in (4.0, 8.0))
+    assert judge_product(GOOD, out, [(scheme, e)]) == eight
+    assert four.share == pytest.approx(2 * eight.share, rel=1e-3)
+    assert four.resolution == pytest.approx(2 * eight.resolution, rel=1e-3)
+    assert (four.verdict, eight.verdict) == (Verdict.PASS, Verdict.PASS)
+    assert judge_product(GOOD, out, [(scheme, e)], lam=0.01).verdict is Verdict.FAIL
+
+
+def test_resolution_is_sampled_where_the_expert_is() -> None:
+    """The first expert answers rows 1 and 3; an expert with large weights must not lend its budget."""
+    raw, x = rows_of("q4_0", 4, 64), activations(2, 64)
+    ids = np.array([[1, 0], [1, 0]], np.int32)
+    scheme = Scheme(Operands("q8_0"), "vec_dot", "q4_0")
+    large = raw.copy().reshape(4, -1, 18)
+    large[..., :2] = (large[..., :2].copy().view(np.float16) * np.float16(64)).view(np.uint8)
+    experts = np.stack([raw, large.reshape(raw.shape)])
+    e = expect("q4_0", experts, x[None, None], scheme.operands, ids)
+    assert e.fault_rows.tolist() == [1, 3]
+    alone = expect("q4_0", raw[None, None], x[None, None], scheme.operands)
+    found = judge_product(GOOD, e.y.astype(np.float32), [(scheme, e)])
+    wanted = judge_product(GOOD, alone.y.astype(np.float32), [(scheme, alone)])
+    assert found.resolution == wanted.resolution

@@ -76,7 +76,7 @@ def judge_product(
         max_abs=comparison.max_abs,
         nmse=comparison.nmse,
         ulp=comparison.ulp,
-        resolution=min(resolution(one.expectation, one.bound) for one in judged),
+        resolution=float(np.fmin.reduce([resolution(one.expectation, one.bound) for one in judged])),
         detail=detail,
     )
 
@@ -130,11 +130,12 @@ def _one(output: NDArray[np.float32], scheme: Scheme, expectation: Expectation, 
 def _either(output: NDArray[np.float32], judged: Sequence[Judged]) -> Judged:
     """A hybrid product: whole columns come from one kernel or the other, so each column has one owner.
 
-    The owner is the kernel whose answer the column fits best; the columns are then judged together, each by
-    its owner's answer, budget and rules.
+    The owner is the kernel whose answer the column fits best (fewest elements over budget, then the smallest
+    share); the columns are then judged together, each by its owner's answer, budget and rules.
     """
     worst = np.stack([one.comparison.shares.max(axis=0) for one in judged])
-    owner = np.argmin(worst, axis=0)
+    over = np.stack([one.comparison.over.sum(axis=0) for one in judged])
+    owner = np.lexsort((worst, over), axis=0)[0]
     expectation = Expectation.select_columns([one.expectation for one in judged], owner)
     allowed = Bound.select_columns([one.bound for one in judged], owner)
     return Judged(expectation, allowed, compare(output, expectation, allowed))

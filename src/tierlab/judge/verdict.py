@@ -32,7 +32,8 @@ class Judgement:
 
     `share` is the largest |error| / budget over all elements (1.0 is the bound; NaN if not computed).
     `max_abs`, `nmse` and `ulp` are reported beside the verdict and never decide it. `resolution` is the
-    smallest change that one step of one weight code can make, in budgets: above 1 every such fault shows.
+    smallest change that one step of one weight code makes in a sample of the outputs, in budgets: above 1
+    every such fault shows (NaN: not computed, as for anything but products).
     `detail` says, for anything but a pass, what is wrong and where, in one line.
     """
 
