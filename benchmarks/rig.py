@@ -113,9 +113,7 @@ def made_ready(bench: Workbench, cells: Sequence[Cell]) -> list[Ready]:
     for cell in cells:
         if cell.problem.id not in inputs:
             inputs[cell.problem.id] = bench.problems.inputs(cell.problem)
-    return [
-        Ready(cell, inputs[cell.problem.id], output_bytes(bench.matrix, cell.problem)) for cell in cells
-    ]
+    return [Ready(cell, inputs[cell.problem.id], output_bytes(bench.matrix, cell.problem)) for cell in cells]
 
 
 def bare_loop(bench: Workbench, ready: Sequence[Ready]) -> float:

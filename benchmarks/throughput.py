@@ -1,39 +1,41 @@
 # SPDX-License-Identifier: MIT
 """The lab's speed as ratios, on the same cells in the same minutes (docs/benchmarks.md explains them).
 
-    python benchmarks/throughput.py --engine rootfs
+Run as: python benchmarks/throughput.py --engine rootfs
 """
 
 from __future__ import annotations
 
+import os
+
+# As the lab's own workers have it; NumPy reads it when it is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import argparse
-import resource
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rig import (
-    Plan,
-    bare_loop,
-    cells_of,
-    empty_caches,
-    evenly,
-    fresh_run,
-    made_ready,
-    prepared,
-    process_a_cell,
-)
+from rig import bare_loop, cells_of, empty_caches, evenly, fresh_run, made_ready, prepared, process_a_cell
+from watch import Watch
 
 from tierlab.cells.expand import lanes
 from tierlab.judge.verdict import Verdict
 from tierlab.run.lane import LaneRunner
-from tierlab.run.record import CellRecord
 from tierlab.run.workbench import Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rig import Ready
+
+    from tierlab.run.plan import Plan
+    from tierlab.run.record import CellRecord
 
 
 @dataclass
@@ -51,18 +53,6 @@ class Figures:
         return [factor * first / second for first, second in pairs]
 
 
-def timed(work: Callable[[], object]) -> float:
-    start = time.monotonic()
-    work()
-    return time.monotonic() - start
-
-
-def emulated_seconds() -> float:
-    """Processor time of the children that have ended: sandboxes and the emulators in them."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def lab(plan: Plan) -> list[CellRecord]:
     """One worker's whole work: open the bench, run every lane, close it."""
     records: list[CellRecord] = []
@@ -72,18 +62,30 @@ def lab(plan: Plan) -> list[CellRecord]:
     return records
 
 
-def measure_lab(plan: Plan, figures: Figures, name: str) -> None:
+def measure_lab(plan: Plan, figures: Figures, name: str, count: int) -> None:
     run = fresh_run(plan)
-    before, start = emulated_seconds(), time.monotonic()
-    records = lab(run)
-    wall = time.monotonic() - start
-    executed = [record for record in records if not record.cached]
-    if len(executed) != len(cells_of(plan)) or not all(record.as_expected for record in records):
-        msg = f"of {len(records)} cells {len(executed)} ran, not all passed; the ratios would mean nothing"
+    with Watch() as watch:
+        own, start = time.process_time(), time.monotonic()
+        records = lab(run)
+        wall = time.monotonic() - start
+    if len(records) != count or any(r.cached or not r.as_expected for r in records):
+        msg = f"{len(records)} records for {count} cells, or not all ran and passed: nothing can be compared"
         raise SystemExit(msg)
-    figures.add(f"{name} lab", wall)
-    figures.add(f"{name} kernel share", sum(record.kernel_ms for record in executed) / 1000 / wall)
-    figures.add(f"{name} emulator share", (emulated_seconds() - before) / wall)
+    figures.add(f"lab, {name}", wall)
+    figures.add(f"kernels, {name}", sum(record.kernel_ms for record in records) / 1000)
+    figures.add(f"emulators, {name}", watch.emulator_seconds())
+    figures.add(f"lab's own, {name}", time.process_time() - own)
+
+
+def measure_others(plan: Plan, figures: Figures, name: str, work: Callable[[Workbench], float]) -> None:
+    with Workbench(fresh_run(plan)) as bench:
+        figures.add(name, work(bench))
+
+
+def timed(work: Callable[..., object], bench: Workbench, items: list[Ready]) -> float:
+    start = time.monotonic()
+    work(bench, items)
+    return time.monotonic() - start
 
 
 def main() -> None:
@@ -97,17 +99,26 @@ def main() -> None:
         cells = cells_of(plan)
         figures = Figures()
         for number in range(options.rounds):
-            shutil.rmtree(cache / "problems", ignore_errors=True)
-            measure_lab(plan, figures, "cold")
-            with Workbench(fresh_run(plan)) as bench:
-                ready = made_ready(bench, cells)
-                sample = evenly(ready, options.sample)
-                figures.add("bare", timed(lambda: bare_loop(bench, ready)))
-            measure_lab(plan, figures, "warm")
-            with Workbench(fresh_run(plan)) as bench:
-                figures.add("process a cell", timed(lambda: process_a_cell(bench, sample)))
+            _round(plan, cache, figures, options.sample)
             print(f"round {number + 1} of {options.rounds} done", flush=True)
-        _print(figures, len(cells), options.sample)
+    _print(figures, len(cells), options.sample)
+
+
+def _round(plan: Plan, cache: Path, figures: Figures, sample: int) -> None:
+    """Each side once, the two of a ratio next to each other."""
+    cells = cells_of(plan)
+
+    def everything(bench: Workbench) -> float:
+        return timed(bare_loop, bench, made_ready(bench, cells))
+
+    def one_by_one(bench: Workbench) -> float:
+        return timed(process_a_cell, bench, evenly(made_ready(bench, cells), sample))
+
+    shutil.rmtree(cache / "problems", ignore_errors=True)
+    measure_lab(plan, figures, "cold", len(cells))
+    measure_others(plan, figures, "bare loop", everything)
+    measure_lab(plan, figures, "warm", len(cells))
+    measure_others(plan, figures, "process a cell", one_by_one)
 
 
 def _without_crashes(plan: Plan) -> Plan:
@@ -121,29 +132,30 @@ def _without_crashes(plan: Plan) -> Plan:
 
 
 def _print(figures: Figures, cells: int, sample: int) -> None:
-    print(f"{cells} cells; one process a cell measured on {sample} of them, drawn evenly")
-    rows = [("", "median", "least", "most")]
+    print(f"\n{cells} cells, one worker; one process a cell: {sample} of them, drawn evenly")
+    print(f"{'':52} {'median':>8} {'least':>8} {'most':>8}")
 
-    def row(name: str, values: list[float]) -> None:
-        rows.append((name, *(f"{v:.3g}" for v in (statistics.median(values), min(values), max(values)))))
+    def row(name: str, values: list[float], form: str) -> None:
+        shown = (statistics.median(values), min(values), max(values))
+        print(f"{name:52}", *(f"{value:{form}}" for value in shown))
 
-    scale = cells / sample
-    for name in ("cold", "warm"):
-        row(f"(a) speed over one process a cell, {name}", figures.ratio("process a cell", f"{name} lab", scale))
-        row(f"(b) time over the bare loop, {name}", figures.ratio(f"{name} lab", "bare"))
-        row(f"(c) kernel share, {name}", figures.rounds[f"{name} kernel share"])
-        row(f"(c) emulator share, {name}", figures.rounds[f"{name} emulator share"])
-    for name in ("bare", "cold lab", "warm lab", "process a cell"):
-        row(f"    s: {name}", figures.rounds[name])
-    for cells_of_row in rows:
-        print("{:48} {:>8} {:>8} {:>8}".format(*cells_of_row))
+    for state in ("cold", "warm"):
+        mine = f"lab, {state}"
+        slow = figures.ratio("process a cell", mine, cells / sample)
+        row(f"cells a second over one process a cell, {state}", slow, "8.1f")
+        row(f"time over the bare loop's, {state}", figures.ratio(mine, "bare loop"), "8.2f")
+        for part in ("emulators", "kernels", "lab's own"):
+            row(f"{part} time over wall time, {state}", figures.ratio(f"{part}, {state}", mine), "8.0%")
+    print("seconds (of this machine today):")
+    for name in ("bare loop", "lab, cold", "lab, warm", "process a cell"):
+        row(f"  {name}", figures.rounds[name], "8.2f")
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="The lab's speed, as ratios.")
     parser.add_argument("--engine", help="docker, rootfs or native; chosen by itself where absent")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sample", type=int, default=30, help="cells that one process each is measured on")
+    parser.add_argument("--sample", type=int, default=30, help="cells that get a process each")
     return parser.parse_args()
 
 
