@@ -51,18 +51,18 @@ def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
         msg = "build 'user' needs the tree: nothing was built. Add --llama-cpp PATH"
         raise UsageError(msg)
     chosen = choose_engine(engine or None, _say)
+    failed = False
     if march:
         trees = {"stock": stock_tree, "patched": patched_tree, "user": lambda: user_tree(Path(llama_cpp))}
         options = Options(mode=Mode.MARCH, march=march)
         made = {name: build_tree(chosen, trees[name](), options, say=_say) for name in wanted}
     else:
-        made, reference, failed = make_builds(chosen, wanted, Path(llama_cpp) if llama_cpp else None, _say)
-        made["reference"] = reference
-        if failed:
-            return ExitCode.UNDETERMINED
-    for name, result in made.items():
-        print(f"{name}: {result.directory} (log: {result.log})")
-    return ExitCode.AS_EXPECTED
+        result = make_builds(chosen, wanted, Path(llama_cpp) if llama_cpp else None, _say)
+        made = {**result.builds, "reference": result.reference}
+        failed = bool(result.unbuildable)
+    for name, one in made.items():
+        print(f"{name}: {one.directory} (log: {one.log})")
+    return ExitCode.UNDETERMINED if failed else ExitCode.AS_EXPECTED
 
 
 def doctor(engine: str) -> ExitCode:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierlab.errors import ConfigError
@@ -32,3 +33,8 @@ def command(profile: Profile) -> list[str]:
         msg = f"profile {profile.name}: {profile.cpu!r} is no CPU of an emulator; use a name like neoverse-n1"
         raise ConfigError(msg)
     return [program, "-L", ARM_SYSROOT, "-cpu", profile.cpu]
+
+
+def on_hardware(profile: Profile) -> Profile:
+    """The profile without its emulator: the same promises, to be kept by the machine itself."""
+    return replace(profile, emulator=NATIVE)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 INPUT_SOURCES = ("cells",)
 ORACLE_SOURCES = ("cells", "oracle")
+AGREEMENT_SOURCES = ("cells", "oracle", "judge")
 JUDGE_SOURCES = ("cells", "oracle", "judge", "run/judging.py", "run/requests.py")
 
 

@@ -15,6 +15,7 @@ from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
 from tierlab.errors import BuildError, UsageError
 from tierlab.run.appendlog import explained
+from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
 from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
@@ -61,6 +62,8 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         raise UsageError(msg)
     matrix = load_matrix(wish.matrix)
     selection = _with_builds(wish, matrix)
+    if wish.engine == "native" and not selection.profiles:
+        selection = replace(selection, profiles=(_this_machine(wish, matrix, selection, say),))
     cells = list(expand(matrix, selection))
     run_dir = create_run_dir(wish.reports.absolute())
     try:
@@ -70,7 +73,7 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         engine = choose_engine(wish.engine, say)
         engine.prepare()
         names = dict.fromkeys(cell.build for cell in cells)
-        builds, reference, unbuildable = make_builds(engine, names, wish.llama_cpp, say)
+        made = make_builds(engine, names, wish.llama_cpp, say)
         left_out = [(item, cell) for cell, item in excluded(matrix, selection)]
         plan = Plan(
             run_dir=run_dir,
@@ -78,16 +81,15 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
             seed=seed,
             engine=engine.name,
             engine_identity=engine.identity(),
-            builds=builds,
-            reference=reference,
+            builds=made.builds,
+            reference=made.reference,
             fresh=wish.fresh,
-            unbuildable=unbuildable,
+            unbuildable=made.unbuildable,
             # One cell of each exclusion: the first.
             canaries=tuple({item.selector.line: cell.id for item, cell in reversed(left_out)}.values()),
         )
         info = run_info(
-            plan, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]]),
-            user_path=wish.llama_cpp,
+            plan, made.trees, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]])
         )  # fmt: skip
         if note_cells:
             with Store(run_dir) as store:
@@ -102,6 +104,20 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         raise
     mark_latest(run_dir)
     return path
+
+
+def _this_machine(wish: Wish, matrix: Matrix, selection: Selection, say: Say) -> str:
+    """The profile that this machine is; needs one build, which the run needs anyway."""
+    engine = choose_engine(wish.engine, say)
+    engine.prepare()
+    preset = matrix.presets[selection.preset]
+    names = selection.builds or preset.builds
+    made = make_builds(engine, names[:1], wish.llama_cpp, say)
+    if not made.builds:
+        raise BuildError(made.unbuildable[names[0]])
+    name = profile_of(matrix, preset.profiles, probe(engine, made.builds[names[0]]))
+    say(f"profile: {name} (this machine)")
+    return name
 
 
 def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
@@ -123,30 +139,41 @@ def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
     return replace(wish.selection, builds=builds)
 
 
-def make_builds(
-    engine: Engine, names: Iterable[str], llama_cpp: Path | None, say: Say
-) -> tuple[dict[str, Build], Build, dict[str, str]]:
-    """The builds called `names`, the native reference of the pinned tree, and what does not compile.
+@dataclass(frozen=True)
+class Made:
+    """What `make_builds` made, by build name: finished builds, compilers' first errors, the trees.
 
-    The last maps a build's name to the compiler's first error; BuildError only for the reference.
+    `reference` is the native build of the pinned tree.
     """
+
+    builds: dict[str, Build]
+    reference: Build
+    unbuildable: dict[str, str]
+    trees: dict[str, Tree]
+
+
+def make_builds(engine: Engine, names: Iterable[str], llama_cpp: Path | None, say: Say) -> Made:
+    """Make the builds called `names` and the reference. BuildError only if the reference does not compile."""
     trees: dict[str, Callable[[], Tree]] = {
         "stock": lambda: stock_tree(say=say),
         "patched": lambda: patched_tree(say=say),
         "user": lambda: user_tree(Path(llama_cpp or "")),
     }
-    reference = build_tree(engine, stock_tree(say=say), Options(mode=Mode.REFERENCE), say=say)
+    stock = stock_tree(say=say)
+    reference = build_tree(engine, stock, Options(mode=Mode.REFERENCE), say=say)
+    found = {"reference": stock}
     # As it ships: asserts compiled out. What they guard shows as wrong numbers or guard verdicts.
     options = Options(assertions=False)
     builds: dict[str, Build] = {}
     unbuildable: dict[str, str] = {}
     for name in names:
         try:
-            builds[name] = build_tree(engine, trees[name](), options, say=say)
+            found[name] = trees[name]()
+            builds[name] = build_tree(engine, found[name], options, say=say)
         except BuildError as error:
             say(f"tierlab: {error}")
             unbuildable[name] = " ".join(str(error).split())
-    return builds, reference, unbuildable
+    return Made(builds, reference, unbuildable, found)
 
 
 def default_jobs() -> int:

@@ -16,7 +16,7 @@ from tierlab.judge.scheme import machine_of, schemes
 from tierlab.oracle.expectation import Expectation
 from tierlab.oracle.product import expect
 from tierlab.run import arrays as files
-from tierlab.run.keys import INPUT_SOURCES, ORACLE_SOURCES, digest_of, source_digest
+from tierlab.run.keys import AGREEMENT_SOURCES, INPUT_SOURCES, ORACLE_SOURCES, digest_of, source_digest
 from tierlab.run.requests import Inputs, as_float32
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class Problems:
         self._keys = {
             "inputs": digest_of([FORMAT, source_digest(INPUT_SOURCES), reference_digest, seed]),
             "oracle": digest_of([FORMAT, source_digest(ORACLE_SOURCES), reference_digest, seed]),
+            # Whether two answers agree is for the judge's budgets to say.
+            "agreement": digest_of(
+                [FORMAT, source_digest(AGREEMENT_SOURCES), reference_digest, seed, matrix.budgets.lam]
+            ),
         }
         self._inputs: OrderedDict[str, Inputs] = OrderedDict()
         self._expected: OrderedDict[str, Expectation] = OrderedDict()
@@ -87,7 +91,7 @@ class Problems:
 
     def _load_agreement(self, problem: Problem) -> Expectation:
         """The comparison of the oracles and, from the same file, the answer that was compared."""
-        arrays = self._cached("oracle", f"{problem.id}|agreement", lambda: self._compare_oracles(problem))
+        arrays = self._cached("agreement", problem.id, lambda: self._compare_oracles(problem))
         agreement = Agreement(str(arrays["text"]), str(arrays["operands"]))
         self._agreed[problem.id] = agreement
         key = f"{problem.id}|{agreement.operands}"
@@ -107,7 +111,7 @@ class Problems:
         )
         output = self._reference.product(problem, self.inputs(problem))
         expectation = self._expect(problem, scheme.operands)
-        text = agree(expectation, output, scheme) or ""
+        text = agree(expectation, output, scheme, self._matrix.budgets.lam) or ""
         return {
             "text": np.array(text),
             "operands": np.array(scheme.operands.key),

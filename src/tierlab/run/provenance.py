@@ -33,26 +33,28 @@ if TYPE_CHECKING:
     from tierlab.run.plan import Plan
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine
+    from tierlab.toolchain.sources import Tree
 
 EMULATOR_PACKAGES = "qemu-user"
 
 
 def run_info(
     plan: Plan,
+    trees: Mapping[str, Tree],
     matrix: Matrix,
     engine: Engine,
     cells: Sequence[Cell],
     left_out: Sequence[tuple[cells_matrix.Exclusion, Cell]],
     *,
     command: str,
-    user_path: Path | None,
 ) -> RunInfo:
     """Everything that is known before the first cell runs."""
     commit, dirty = _commit(Path(tierlab.__file__).resolve().parents[2])
     packages = engine.manifest()
     counted = Counter((item.selector.line, item.reason) for item, _ in left_out)
     selection = plan.selection
-    words = [f"{name} {value}" for name, values in canonical(selection).items() if (value := _words(values))]
+    axes = {name: values for name, values in canonical(selection).items() if name not in ("preset", "shard")}
+    words = [f"{name} {' '.join(values)}" for name, values in axes.items() if values]
     return RunInfo(
         run_id=plan.run_dir.name,
         seed=plan.seed,
@@ -68,11 +70,13 @@ def run_info(
         engine_identity=plan.engine_identity,
         emulators={name: version for name, version in packages.items() if EMULATOR_PACKAGES in name},
         builds=tuple(
-            _build_info(name, build, user_path)
+            _build_info(name, build, trees[name])
             for name, build in [*plan.builds.items(), ("reference", plan.reference)]
         )
         + tuple(
-            BuildInfo(name=name, digest="", path=str(user_path or ""), error=error)
+            BuildInfo(
+                name=name, digest="", source=trees[name].origin, path=_user_path(trees[name]), error=error
+            )
             for name, error in plan.unbuildable.items()
         ),
         profiles=tuple(
@@ -88,20 +92,19 @@ def run_info(
     )
 
 
-def _words(value: object) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return str(value)
+def _user_path(tree: Tree) -> str:
+    return str(tree.root) if tree.mutable else ""
 
 
-def _build_info(name: str, build: Build, user_path: Path | None) -> BuildInfo:
+def _build_info(name: str, build: Build, tree: Tree) -> BuildInfo:
     return BuildInfo(
         name=name,
         digest=build.binaries,
         mode=build.mode,
         flags=build.flags,
-        source=build.tree_digest,
-        path=str(user_path.absolute()) if name == "user" and user_path is not None else "",
+        source=tree.origin,
+        path=_user_path(tree),
+        patches=tree.patches,
     )
 
 

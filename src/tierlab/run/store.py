@@ -151,9 +151,7 @@ def read_cells(run_dir: Path) -> list[str]:
     return _read(path, "").decode("utf-8").splitlines()
 
 
-def iter_records(
-    run_dir: Path, torn: list[str] | None = None, name: str = RESULTS
-) -> Iterator[CellRecord]:
+def iter_records(run_dir: Path, torn: list[str] | None = None, name: str = RESULTS) -> Iterator[CellRecord]:
     """Every record in the order of writing, superseded ones too.
 
     A line cut short by a crash is left out (its cell counts as unanswered) and its place noted in `torn`.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.cells.load import load_matrix
 from tierlab.dispatch.receipt import check_counters
-from tierlab.emulator.command_line import command
+from tierlab.emulator.command_line import command, on_hardware
 from tierlab.emulator.promise import check_promise
 from tierlab.errors import TierlabError
 from tierlab.harness.session import HarnessCommand, Session, SessionFolder
@@ -91,7 +91,8 @@ class Workbench:
         """ProbeError if the CPU is not what the profile promises, HarnessError without call counters."""
         check_counters(hello)
         note_hello(self.exact_key(lane), hello)
-        check_promise(self.matrix.profiles[lane.profile], hello)
+        profile = self.matrix.profiles[lane.profile]
+        check_promise(profile if self._engine.emulated else on_hardware(profile), hello)
 
     def may_retry(self, cell: Cell) -> bool:
         """True once for each cell: a process that was killed from outside is worth a second try."""
