@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 NO_EVIDENCE = ("tierlab-harness: ", "qemu: ")
 """Lines of standard error that repeat what the harness's own last words already told."""
 
+OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""Signals that come from another process or the memory limit, never from an instruction."""
+
 
 def untested(why: str) -> Judgement:
     """No answer, and why."""
@@ -55,8 +58,11 @@ def _cause(crash: Crash) -> str:
 
 
 def killed_from_outside(crash: Crash) -> bool:
-    """SIGKILL, which no kernel raises: a memory limit, or the engine went away. Worth one more try."""
-    return crash.signal is None and crash.returncode == 128 + signal.SIGKILL
+    """A death that no kernel causes: a memory limit, somebody's `kill`, or the engine went away.
+
+    Worth one more try. The return code alone decides: a harness that could still speak died of itself.
+    """
+    return crash.returncode - 128 in OUTSIDE and crash.signal in (None, crash.returncode - 128)
 
 
 def timeout_judgement(timeout: Timeout) -> Judgement:

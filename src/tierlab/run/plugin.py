@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tierlab.errors import TierlabError, UsageError
+from tierlab.run.lifeline import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """In the controlling process: prepare a run if a matrix file is asked for and none is prepared."""
-    if hasattr(config, "workerinput") or config.option.tierlab_plan or config.option.collectonly:
+    if hasattr(config, "workerinput"):
+        if config.option.tierlab_plan:
+            die_with_parent()
+        return
+    if config.option.tierlab_plan or config.option.collectonly:
         return
     named = [path for path in _named(config) if path.suffix in SUFFIXES]
     if not named:
