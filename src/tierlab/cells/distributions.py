@@ -13,7 +13,7 @@
 | huge | gauss · 2^13, within ±49152 | fp16 accumulators (65504) | codes f32, bf16, q8_0, q8_K |
 | negzero | half −0, a quarter +0, the rest gauss | signs of zero | all |
 | zeros | +0 | an output that must be exactly 0 | all |
-| nonfinite | row 0 one NaN, row 1 +Inf, row 2 −Inf, rest gauss | spread of NaN and Inf | f32, bf16 |
+| nonfinite | row 0 one NaN, row 1 +Inf, row 2 −Inf, rest gauss | spread of NaN and Inf | float types |
 
 `huge` is not meant for f16 (its kernels may add in fp16), nor for q8_1, whose fp16 block sum
 overflows by the format's own definition.
