@@ -12,6 +12,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
+import resource
 import shutil
 import statistics
 import tempfile
@@ -146,6 +147,8 @@ def _print(figures: Figures, cells: int, sample: int) -> None:
         row(f"time over the bare loop's, {state}", figures.ratio(mine, "bare loop"), "8.2f")
         for part in ("emulators", "kernels", "lab's own"):
             row(f"{part} time over wall time, {state}", figures.ratio(f"{part}, {state}", mine), "8.0%")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"peak memory of this process, lab and opponents together: {peak} MB")
     print("seconds (of this machine today):")
     for name in ("bare loop", "lab, cold", "lab, warm", "process a cell"):
         row(f"  {name}", figures.rounds[name], "8.2f")
