@@ -57,8 +57,16 @@ class Document:
         return self.values.get(where, Place(1, 1))
 
 
+DEEPEST = 32
+MOST_VALUES = 200_000
+"""A matrix nests a handful of levels and holds some thousand values. Aliases of aliases can make billions out
+of ten lines, and a few thousand brackets exhaust the parser."""
+
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """LibYAML's parser where PyYAML was built with it: eight times faster, the same marks."""
+
+
+_FLATTER = "Start from the project's matrix.yaml."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -94,6 +102,9 @@ def read(path: Path) -> Document:
         root = _composed(text)
     except yaml.YAMLError as problem:
         raise _syntax_error(path, problem) from problem
+    except RecursionError as problem:
+        msg = f"{path}: values are nested too deep to be read; nothing is selected. {_FLATTER}"
+        raise ConfigError(msg) from problem
     document = Document(path, None)
     if root is None:
         msg = "the file is empty; nothing is selected. Start from the project's matrix.yaml."
@@ -112,6 +123,11 @@ def _plain(document: Document, node: yaml.Node, where: Keys, parents: tuple[yaml
     document.values[where] = Place(node.start_mark.line + 1, node.start_mark.column + 1)
     if node in parents:
         raise document.error(where, "an alias that contains itself; the value would never end. Write it out.")
+    if len(parents) > DEEPEST:
+        raise document.error(where[:4], f"values are nested more than {DEEPEST} deep. {_FLATTER}")
+    if len(document.values) > MOST_VALUES:
+        msg = f"with all aliases written out the file has more than {MOST_VALUES} values. Use fewer of them."
+        raise document.error((), msg)
     inside = (*parents, node)
     if isinstance(node, yaml.MappingNode):
         return _mapping(document, node, where, inside)
@@ -127,7 +143,8 @@ def _mapping(document: Document, node: yaml.MappingNode, where: Keys, inside: tu
         place = Place(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         if not isinstance(key, str) or key_node.tag != "tag:yaml.org,2002:str":
             document.values[(*where, "?")] = place
-            raise document.error((*where, "?"), f"the key {key!r} is not text; quote it or use a name.")
+            shown = repr(key) if isinstance(key, str) else "made of several values"
+            raise document.error((*where, "?"), f"the key {shown} is not text; quote it or use a name.")
         here = (*where, key)
         if key in result:
             first = document.keys[here].line

@@ -117,10 +117,9 @@ class Crash:
     """The harness died while it worked on `request`.
 
     `returncode` is 128 + signal after a death by signal. `symbol`, `offset`, `instruction` and `address` come
-    from its own last words and are empty or None where it left none; so does `signal`, which without last words
-    is that of the return code. `guard` is not empty if it died of an access to a guard page:
-    `read activations +0`. `stderr` is the end of what it said. `unanswered` are the requests behind this one:
-    they never ran.
+    from its own last words and are empty or None where it left none; so does `signal`, which is that of the
+    return code then. `guard` is not empty if it died of an access to a guard page: `read activations +0`.
+    `stderr` is the end of what it said. `unanswered` are the requests behind this one: they never ran.
     """
 
     request: Request

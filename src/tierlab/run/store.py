@@ -12,11 +12,12 @@ import json
 import os
 import secrets
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierlab.errors import StoreError
+from tierlab.errors import StoreError, UsageError
 from tierlab.run.appendlog import AppendLog, explained, replace_file
 from tierlab.run.record import CellRecord, RunInfo
 
@@ -42,17 +43,25 @@ def create_run_dir(reports: Path) -> Path:
     """Make a new, empty run directory under `reports`; its name is the run's id.
 
     The name starts with the time (so that names sort) and ends at random; the directory is made
-    exclusively, so two runs that start at once in one checkout never share one. Raises StoreError.
+    exclusively, so two runs that start at once in one checkout never share one. Raises StoreError, and
+    UsageError where a file stands in the way.
     """
-    with explained(reports, "create a run directory in"):
+    try:
         reports.mkdir(parents=True, exist_ok=True)
         while True:
             path = reports / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-            try:
+            with suppress(FileExistsError):
                 path.mkdir()
-            except FileExistsError:
-                continue
-            return path
+                return path
+    except (FileExistsError, NotADirectoryError) as error:
+        msg = f"{reports} is (or is below) a file, so it can hold no report; nothing was run. Name a folder"
+        raise UsageError(msg) from error
+    except OSError as error:
+        msg = (
+            f"no run can be kept in {reports} ({error.strerror}); nothing was run. Make room or correct the "
+            "permissions there, or name another folder (--reports)"
+        )
+        raise StoreError(msg) from error
 
 
 def mark_latest(run_dir: Path) -> None:

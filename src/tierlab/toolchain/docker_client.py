@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,16 +73,29 @@ def connect() -> docker.DockerClient:
 
 
 def _answering(address: str) -> docker.DockerClient:
-    # The SDK leaves its socket open when nobody listens, so that is tried first.
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.settimeout(ANSWER_SECONDS)
-        listener.connect(address.split("://", 1)[1])
-    quick = docker.DockerClient(base_url=address, timeout=ANSWER_SECONDS)
-    try:
-        quick.ping()
-    finally:
-        quick.close()
+    _ping(address.split("://", 1)[1])
     return docker.DockerClient(base_url=address, timeout=CALL_SECONDS)
+
+
+def _ping(path: str) -> None:
+    """Raise OSError unless an engine answers at the socket. Asked by hand, in a time that is bounded: the SDK
+    leaves its connection open if nobody listens there, or somebody else does."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    said = b""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(ANSWER_SECONDS)
+        line.connect(path)
+        line.sendall(b"GET /_ping HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")
+        while b"\n" not in said and len(said) < 4096:
+            line.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = line.recv(1024)
+            if not data:
+                break
+            said += data
+    first = said.split(b"\r\n", 1)[0].decode(errors="replace")
+    if not re.match(r"HTTP/1\.[01] 200\b", first):
+        msg = f"what listens there is no engine that works (it answers {first[:80]!r})"
+        raise OSError(msg)
 
 
 def short(error: BaseException) -> str:
