@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tierlab.errors import StoreError
+from tierlab.errors import StoreError, UsageError
 from tierlab.judge.verdict import Verdict
 from tierlab.run.record import CellRecord, RunInfo
 from tierlab.run.store import (
@@ -189,7 +189,7 @@ def test_a_full_disk_keeps_the_old_run_info(tmp_path: Path) -> None:
 
 def test_a_reports_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("")
-    with pytest.raises(StoreError, match=r"cannot create a run directory in .*reports: File exists"):
+    with pytest.raises(UsageError, match=r"reports is \(or is below\) a file"):
         create_run_dir(tmp_path / "reports")
 
 
