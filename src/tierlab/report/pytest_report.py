@@ -19,9 +19,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     from tierlab.report.text import headline
     from tierlab.report.writing import write_reports
-    from tierlab.run.store import now, read_records, read_run_info, write_run_info
+    from tierlab.run.store import now, read_cells, read_run_info, write_run_info
 
     info = read_run_info(run_dir)
-    write_run_info(run_dir, replace(info, asked=len(read_records(run_dir)), finished=now()))
+    write_run_info(run_dir, replace(info, asked=len(read_cells(run_dir)), finished=now()))
     summary = write_reports(run_dir)
+    write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
     terminalreporter.write_line(f"tierlab: {headline(summary)}; reports in {run_dir}")

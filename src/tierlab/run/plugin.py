@@ -8,18 +8,20 @@ prepares one (image, builds) in the controlling process; xdist's workers get its
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tierlab.errors import TierlabError, UsageError
+from tierlab.errors import ExitCode, TierlabError, UsageError
 from tierlab.run.lifeline import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierlab.cells.model import Cell, LaneKey
+    from tierlab.cells.selection import Selection
     from tierlab.run.record import CellRecord
     from tierlab.run.workbench import Workbench
 
@@ -27,6 +29,10 @@ BENCH = pytest.StashKey["Workbench"]()
 OWN_RUN = pytest.StashKey[Path]()
 """The run's folder, where pytest itself prepared the run (and somebody has to write its reports)."""
 
+ASKS = pytest.StashKey[bool]()
+"""Set where the process that collects must note which cells were asked for: `-k` may choose among them."""
+
+PLAN_INPUT, OWN_INPUT = "tierlab_plan", "tierlab_own"
 SHOWN_FAILURES = 20
 SUFFIXES = (".yaml", ".yml")
 
@@ -47,10 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """In the controlling process: prepare a run if a matrix file is asked for and none is prepared."""
     if hasattr(config, "workerinput"):
+        config.option.tierlab_plan = config.workerinput.get(PLAN_INPUT)
+        if OWN_INPUT in config.workerinput:
+            config.stash[ASKS] = True
         if config.option.tierlab_plan:
             die_with_parent()
-        return
-    if config.option.tierlab_plan or config.option.collectonly:
         return
     named = [path for path in _named(config) if path.suffix in SUFFIXES]
     if not named:
@@ -58,27 +65,62 @@ def pytest_configure(config: pytest.Config) -> None:
     # Inherited by the workers, read when NumPy is first imported: small products, many workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        config.option.tierlab_plan = str(_prepare(config, named))
-        config.stash[OWN_RUN] = Path(config.option.tierlab_plan).parent
+        _make_ready(config, named)
     except TierlabError as error:
         pytest.exit(f"tierlab: {error}", returncode=int(error.exit_code))
+
+
+def _make_ready(config: pytest.Config, named: list[Path]) -> None:
+    """All that can be wrong is found here: an error while pytest collects would end with code 1 or 2."""
+    from tierlab.cells.expand import expand
+    from tierlab.cells.load import load_matrix
+    from tierlab.run.plan import read_plan
+
+    if config.option.tierlab_plan:
+        read_plan(Path(config.option.tierlab_plan))
+    elif config.option.collectonly:
+        for path in named:
+            list(expand(load_matrix(path), _selection(config)))
+    else:
+        plan = _prepare(config, named)
+        config.option.tierlab_plan = str(plan)
+        config.stash[OWN_RUN] = plan.parent
+        config.stash[ASKS] = True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where the plan is: xdist hands on the command line's words, not what became of them."""
+    if node.config.option.tierlab_plan:
+        node.workerinput[PLAN_INPUT] = str(Path(node.config.option.tierlab_plan).absolute())
+        if OWN_RUN in node.config.stash:
+            node.workerinput[OWN_INPUT] = True
 
 
 def _named(config: pytest.Config) -> list[Path]:
     return [Path(config.invocation_params.dir, arg.split("::")[0]).resolve() for arg in config.args]
 
 
-def _prepare(config: pytest.Config, named: list[Path]) -> Path:
+def _selection(config: pytest.Config) -> Selection:
     from tierlab.cells.selection import Selection
+
+    return Selection(preset=config.option.preset, only=tuple(config.option.only))
+
+
+def _prepare(config: pytest.Config, named: list[Path]) -> Path:
+    from tierlab.run.plan import read_plan
     from tierlab.run.prepare import Wish, prepare
+    from tierlab.run.recall import recall
 
     if len(named) > 1:
         msg = f"one matrix file a run, {len(named)} were given; nothing was run. Name one"
         raise UsageError(msg)
     option = config.option
-    selection = Selection(preset=option.preset, only=tuple(option.only))
-    wish = Wish(matrix=named[0], selection=selection, engine=option.engine, seed=option.cell_seed)
-    return prepare(wish, note_cells=False)
+    wish = Wish(matrix=named[0], selection=_selection(config), engine=option.engine, seed=option.cell_seed)
+    plan = prepare(wish, note_cells=False)
+    # Builds that do not compile have no lanes, but their cells need an answer.
+    recall(replace(read_plan(plan), fresh=True))
+    return plan
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -88,13 +130,27 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return MatrixFile.from_parent(parent, path=file_path)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note the cells, so that one without an answer is `untested`. All workers collect and write the same."""
+    if ASKS not in session.config.stash:
+        return
+    from tierlab.run.store import CELLS, Store, read_records
+
+    run_dir = Path(session.config.option.tierlab_plan).parent
+    if (run_dir / CELLS).exists():
+        return
+    items = [item for item in session.items if type(item) is LaneItem]
+    with Store(run_dir) as store:
+        asked = [*read_records(run_dir), *(cell.id for item in items for cell in item.cells)]
+        store.write_cells(dict.fromkeys(asked))
+
+
 class MatrixFile(pytest.File):
     """A matrix file: collects one item for each lane."""
 
     def collect(self) -> Iterator[LaneItem]:
         from tierlab.cells.expand import lanes
         from tierlab.cells.load import load_matrix
-        from tierlab.cells.selection import Selection
         from tierlab.run.plan import read_plan
         from tierlab.run.recall import canary_lanes
 
@@ -108,9 +164,7 @@ class MatrixFile(pytest.File):
                 found = [lane for lane in lanes(matrix, plan.selection) if lane[0].build in plan.builds]
                 canaries = [lane for lane in canary_lanes(matrix, plan) if lane[0].build in plan.builds]
             else:
-                matrix = load_matrix(self.path)
-                selection = Selection(preset=option.preset, only=tuple(option.only))
-                found = list(lanes(matrix, selection))
+                found = list(lanes(load_matrix(self.path), _selection(self.config)))
         except TierlabError as error:
             pytest.exit(f"tierlab: {error}", returncode=int(error.exit_code))
         for key, cells in sorted(found, key=lambda lane: -len(lane[1])):
@@ -194,8 +248,16 @@ def _bench(config: pytest.Config) -> Workbench:
     return config.stash[BENCH]
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Close this process's workbench."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Close this process's workbench; a run of pytest's own ends with the lab's exit code."""
     bench = session.config.stash.get(BENCH, None)
     if bench is not None:
         bench.close()
+    yield
+    run_dir = session.config.stash.get(OWN_RUN, None)
+    if run_dir is not None:
+        from tierlab.run.store import read_run_info
+
+        code = read_run_info(run_dir).exit_code
+        session.exitstatus = int(ExitCode.UNDETERMINED) if code is None else code
