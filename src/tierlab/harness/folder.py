@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 MOUNT_POINT = "/session"
 
+ROOM_BYTES = 32 << 20
+"""What the tensors of ordinary problems take, twice."""
+
+_SHARED = Path("/dev/shm")
 _PREFIX = "tierlab-session-"
 _LOCK = "lock"
 
@@ -33,13 +37,12 @@ _LOCK = "lock"
 class SessionFolder:
     """A fresh folder with `socket` and `arena`; removed at the end.
 
-    It lies in /dev/shm where there is one, else among the temporary files, or in `parent`. HarnessError if it
-    cannot be made.
+    It lies in /dev/shm where there is one with room, else among the temporary files, or in `parent`.
+    HarnessError if it cannot be made.
     """
 
     def __init__(self, arena_bytes: int = DEFAULT_BYTES, parent: Path | None = None) -> None:
-        shared = Path("/dev/shm")
-        base = parent or (shared if shared.is_dir() else Path(tempfile.gettempdir()))
+        base = parent or _base()
         sweep(base)
         with contextlib.ExitStack() as undo:
             try:
@@ -74,6 +77,15 @@ class SessionFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _base() -> Path:
+    """Shared memory, unless it is missing, read-only or nearly full (containers often have little of it)."""
+    if os.access(_SHARED, os.W_OK):
+        sweep(_SHARED)
+        if shutil.disk_usage(_SHARED).free >= ROOM_BYTES:
+            return _SHARED
+    return Path(tempfile.gettempdir())
 
 
 def sweep(base: Path) -> list[Path]:
