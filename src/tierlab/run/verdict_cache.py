@@ -2,7 +2,7 @@
 """Verdicts kept by content: a cell whose every input is unchanged is not executed again.
 
 One file a lane under `<cache>/verdicts/`, named by the hash of everything that the lane's verdicts depend on.
-The first line holds the parts of the key in clear, the others are records.
+The first line holds the parts of the key in clear, the others are records, each behind its checksum.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import hashlib
 import json
 import logging
 import os
+import zlib
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +45,17 @@ def lane_hash(parts: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _sealed(line: bytes) -> bytes:
+    """The line behind its checksum: one flipped bit may leave a record that reads well and is wrong."""
+    return b"%08x %b" % (zlib.crc32(line.rstrip(b"\n")), line)
+
+
+def _unsealed(line: bytes) -> bytes | None:
+    """The line if it is whole, else None."""
+    record = line[9:]
+    return record if record and line[:9] == b"%08x " % zlib.crc32(record) else None
+
+
 class VerdictCache:
     """The verdicts under `root` (`cache_root() / "verdicts"`); safe for several processes at once."""
 
@@ -67,15 +80,17 @@ class VerdictCache:
         path = self.path(parts)
         try:
             lines = path.read_bytes().split(b"\n")
-            os.utime(path)  # prune() takes the least recently used first
         except OSError:
             return {}
+        with suppress(OSError):  # somebody else's cache may be readable only
+            os.utime(path)  # prune() takes the least recently used first
         found: dict[str, CellRecord] = {}
         for line in lines:
-            if not line or line.startswith(b'{"key"'):
+            whole = _unsealed(line)
+            if whole is None:
                 continue
             try:
-                record = CellRecord.from_line(line, str(path))
+                record = CellRecord.from_line(whole, str(path))
             except (ValueError, StoreError):
                 continue
             found[record.cell] = replace(record, cached=True, wall_ms=0.0, kernel_ms=0.0)
@@ -86,7 +101,11 @@ class VerdictCache:
 
         A cache that cannot be written costs time, never a run: the reason is logged and 0 returned.
         """
-        lines = [record.to_line() for record in records if record.verdict in REUSABLE and not record.cached]
+        lines = [
+            _sealed(record.to_line())
+            for record in records
+            if record.verdict in REUSABLE and not record.cached
+        ]
         if not lines:
             return 0
         path = self.path(parts)
