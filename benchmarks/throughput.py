@@ -73,9 +73,9 @@ def measure_lab(plan: Plan, figures: Figures, name: str, count: int) -> None:
         msg = f"{len(records)} records for {count} cells, or not all ran and passed: nothing can be compared"
         raise SystemExit(msg)
     figures.add(f"lab, {name}", wall)
-    figures.add(f"kernels, {name}", sum(record.kernel_ms for record in records) / 1000)
-    figures.add(f"emulators, {name}", watch.emulator_seconds())
-    figures.add(f"lab's own, {name}", time.process_time() - own)
+    figures.add(f"kernels', {name}", sum(record.kernel_ms for record in records) / 1000)
+    figures.add(f"emulators', {name}", watch.emulator_seconds())
+    figures.add(f"its own, {name}", time.process_time() - own)
 
 
 def measure_others(plan: Plan, figures: Figures, name: str, work: Callable[[Workbench], float]) -> None:
@@ -134,24 +134,24 @@ def _without_crashes(plan: Plan) -> Plan:
 
 def _print(figures: Figures, cells: int, sample: int) -> None:
     print(f"\n{cells} cells, one worker; one process a cell: {sample} of them, drawn evenly")
-    print(f"{'':52} {'median':>8} {'least':>8} {'most':>8}")
+    print("\n| | median | least | most |\n| --- | ---: | ---: | ---: |")
 
     def row(name: str, values: list[float], form: str) -> None:
         shown = (statistics.median(values), min(values), max(values))
-        print(f"{name:52}", *(f"{value:{form}}" for value in shown))
+        print(f"| {name} |", *(f"{value:{form}} |" for value in shown))
 
     for state in ("cold", "warm"):
         mine = f"lab, {state}"
         slow = figures.ratio("process a cell", mine, cells / sample)
-        row(f"cells a second over one process a cell, {state}", slow, "8.1f")
-        row(f"time over the bare loop's, {state}", figures.ratio(mine, "bare loop"), "8.2f")
-        for part in ("emulators", "kernels", "lab's own"):
-            row(f"{part} time over wall time, {state}", figures.ratio(f"{part}, {state}", mine), "8.0%")
+        row(f"cells a second over one process a cell, {state}", slow, ".1f")
+        row(f"time over the bare loop's, {state}", figures.ratio(mine, "bare loop"), ".2f")
+        for part in ("emulators'", "kernels'", "its own"):
+            shares = figures.ratio(f"{part}, {state}", mine)
+            row(f"{part} time over the lab's wall time, {state}", shares, ".0%")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"peak memory of this process, lab and opponents together: {peak} MB")
-    print("seconds (of this machine today):")
+    print(f"\npeak memory of this process, lab and opponents together: {peak} MB")
     for name in ("bare loop", "lab, cold", "lab, warm", "process a cell"):
-        row(f"  {name}", figures.rounds[name], "8.2f")
+        print(f"seconds here and now: {name}", *(f"{value:.2f}" for value in figures.rounds[name]))
 
 
 def _options() -> argparse.Namespace:
