@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def finish(function: Callable[P, ExitCode], *args: P.args, **kwargs: P.kwargs) -
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one of them, and means it
             signal.signal(number, _interrupt)
+    _speak_anywhere()
     try:
         code = function(*args, **kwargs)
         sys.stdout.flush()
@@ -66,6 +68,13 @@ def finish(function: Callable[P, ExitCode], *args: P.args, **kwargs: P.kwargs) -
         code = _explained(error)
     if code != ExitCode.AS_EXPECTED:
         raise Exit(code=int(code))
+
+
+def _speak_anywhere() -> None:
+    """A terminal of another encoding, or a file name that is no text, changes a letter and ends nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -44,8 +44,11 @@ def create_run_dir(reports: Path) -> Path:
 
     The name starts with the time (so that names sort) and ends at random; the directory is made
     exclusively, so two runs that start at once in one checkout never share one. Raises StoreError, and
-    UsageError where a file stands in the way.
+    UsageError where a file stands in the way or the name is not UTF-8.
     """
+    if not is_text(reports):
+        msg = f"{reports} is not UTF-8, which the worker processes need; nothing was run. Name another folder"
+        raise UsageError(msg)
     try:
         reports.mkdir(parents=True, exist_ok=True)
         while True:
@@ -62,6 +65,15 @@ def create_run_dir(reports: Path) -> Path:
             "permissions there, or name another folder (--reports)"
         )
         raise StoreError(msg) from error
+
+
+def is_text(path: Path) -> bool:
+    """Whether the path is valid UTF-8 (names on disk may be any bytes)."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def mark_latest(run_dir: Path) -> None:

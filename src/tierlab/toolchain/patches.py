@@ -25,7 +25,7 @@ def load_series(directory: Path) -> tuple[Patch, ...]:
     """The patches that `directory/series` names, in order; PatchError names a missing one with its line."""
     series = directory / SERIES
     try:
-        lines = series.read_text().splitlines()
+        lines = series.read_text("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         msg = (
             f"{series} cannot be read ({error.strerror}); the build `patched` is undefined. "

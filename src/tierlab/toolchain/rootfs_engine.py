@@ -103,7 +103,7 @@ class RootfsEngine:
             self._root = root
 
     def manifest(self) -> Mapping[str, str]:
-        return parse_manifest((self._tree() / MANIFEST_PATH.lstrip("/")).read_text())
+        return parse_manifest((self._tree() / MANIFEST_PATH.lstrip("/")).read_text("utf-8", "replace"))
 
     def identity(self) -> str:
         return identity_of(self._recipe, self.manifest())

@@ -89,7 +89,10 @@ def load_pin(path: Path | None = None) -> Pin:
     """Read a pin file; ConfigError names the file and the key that is wrong."""
     path = path if path is not None else kernels_directory() / "llama.cpp" / "pin.yaml"
     try:
-        found = yaml.safe_load(path.read_text())
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 text (byte {error.start}). Restore the file"
+        raise ConfigError(msg) from error
     except OSError as error:
         msg = f"{path} cannot be read ({error.strerror}), so it is unknown what to test. Restore the file"
         raise ConfigError(msg) from error
@@ -197,7 +200,7 @@ def _trees_locked(cache: Path, say: Say) -> AbstractContextManager[None]:
 def _kept(root: Path, cache: Path, say: Say) -> str | None:
     """The digest of a tree in the cache; None if it is not there or no longer what was unpacked."""
     try:
-        recorded = (root / RECORD).read_text().strip()
+        recorded = (root / RECORD).read_text("utf-8", "replace").strip()
         found = tree_digest(root / "ggml", cache / "digests").digest
     except (OSError, SourceError):
         return None
