@@ -83,6 +83,9 @@ def cells_of(plan: Plan) -> list[Cell]:
 def empty_caches() -> Iterator[Path]:
     """A cache without problems and verdicts, but with the real one's image and builds."""
     real = cache_root()
+    if not (real / "builds").is_dir():
+        msg = f"no builds in {real}: there is nothing to measure with. Run first: invoke build"
+        raise SystemExit(msg)
     before = os.environ.get("TIERLAB_CACHE")
     with tempfile.TemporaryDirectory(prefix="tierlab-benchmark-") as folder:
         for entry in real.iterdir():
