@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,10 @@ ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Each worker's oracle products are small; BLAS threads that spin would take the emulator's processor."""
 
 END_SECONDS = 30.0
+INTERRUPTED = 2
+ENDED_BY_ITSELF = (0, 1, INTERRUPTED)
+"""pytest's exit codes: all lanes as expected, some not, interrupted. Others: the runner itself failed."""
+
 _PR_SET_PDEATHSIG = 1
 # Loaded here: between fork and exec nothing may be loaded.
 _LIBC = ctypes.CDLL(None)
@@ -80,12 +85,10 @@ def _one_pass(plan_file: Path, workers: int, number: int) -> bool:
         except BaseException:
             _end(process)
             raise
-    return process.returncode == int(pytest_interrupted())
-
-
-def pytest_interrupted() -> int:
-    """pytest's exit code after an interrupt of its own (a worker passed it on)."""
-    return 2
+    if process.returncode not in ENDED_BY_ITSELF:
+        how = f"code {process.returncode}" if process.returncode >= 0 else f"signal {-process.returncode}"
+        print(f"tierlab: the runner failed ({how}); its log: {log.name}", file=sys.stderr, flush=True)
+    return process.returncode == INTERRUPTED
 
 
 def _die_with_parent() -> None:
@@ -94,8 +97,12 @@ def _die_with_parent() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let pytest end by itself (sandboxes are closed, the store synced), then make it."""
-    process.send_signal(signal.SIGINT)
+    """Let pytest and its workers end by themselves (sandboxes are closed, the store synced), then make them.
+
+    The whole group: interrupted alone, the controller would let the workers go on for seconds.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(END_SECONDS)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool, reports: str) -> ExitCode:
     """Run the selected cells and report; the exit code says whether all are as expected."""
+    if not reports:
+        msg = "--reports '' names no folder; nothing was run. Name one, or leave the option out"
+        raise UsageError(msg)
     wish = Wish(
         matrix=words.matrix,
         selection=words.checked(),
@@ -47,10 +50,10 @@ def _report(run_dir: Path, interrupted: bool) -> ExitCode:
     summary = write_reports(run_dir)
     write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
     print_summary(summary, Console(), run_dir)
-    if interrupted:
-        done = summary.total.cells - _waiting(summary)
+    waiting = _waiting(summary)
+    if interrupted and waiting:
+        done = summary.total.cells - waiting
         print(f"Interrupted: {done} cells are answered and kept; the same command goes on from here.")
-        return ExitCode.UNDETERMINED
     return summary.exit_code
 
 

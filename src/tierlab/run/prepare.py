@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
-from tierlab.errors import BuildError, UsageError
+from tierlab.errors import BuildError, ConfigError, UsageError
 from tierlab.run.appendlog import explained
 from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
@@ -70,6 +70,9 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         with explained(run_dir, "write"):
             # Now, not after the builds: the file may be edited meanwhile.
             shutil.copyfile(wish.matrix, run_dir / MATRIX_COPY)
+        if load_matrix(run_dir / MATRIX_COPY).digest != matrix.digest:
+            msg = f"{wish.matrix} was changed while it was read; nothing was run. Run the same command again"
+            raise ConfigError(msg)
         engine = choose_engine(wish.engine, say)
         engine.prepare()
         names = dict.fromkeys(cell.build for cell in cells)
