@@ -98,13 +98,30 @@ bool find_syndrome(const ucontext_t * context, uint64_t & syndrome) {
     return false;
 }
 
+// Whether an A64 memory access writes, by its encoding ("Loads and stores" and "SVE memory" of the Arm ARM).
+bool is_store(uint32_t instruction) {
+    const uint32_t top = instruction >> 25;
+    if (top == 0b1000010 || top == 0b1010010 || top == 0b1100010) {
+        return false;  // SVE: gathers and contiguous loads
+    }
+    if (top == 0b1110010) {
+        return true;  // SVE: stores and scatters
+    }
+    const bool one_register = (instruction >> 27 & 0b111) == 0b111;
+    const bool vector       = (instruction >> 26 & 1) != 0;
+    if (one_register && !vector && (instruction >> 23 & 1) != 0) {
+        return false;  // sign-extending loads have bit 22 clear for 64-bit targets
+    }
+    return (instruction >> 22 & 1) == 0;
+}
+
 Fault read_context(const ucontext_t * context, uint32_t instruction) {
     Fault fault;
     fault.pc     = context->uc_mcontext.pc;
     fault.caller = context->uc_mcontext.regs[30];
     uint64_t syndrome = 0;
-    // Without a syndrome: bit 22 of an A64 load or store is set for a load.
-    fault.writing = find_syndrome(context, syndrome) ? (syndrome >> 6 & 1) != 0 : (instruction >> 22 & 1) == 0;
+    // Older emulators give no syndrome: then the instruction itself tells.
+    fault.writing = find_syndrome(context, syndrome) ? (syndrome >> 6 & 1) != 0 : is_store(instruction);
     return fault;
 }
 
