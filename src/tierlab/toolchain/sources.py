@@ -184,7 +184,7 @@ def user_tree(path: Path, *, cache: Path | None = None) -> Tree:
         raise UsageError(msg)
     cache = cache if cache is not None else cache_root()
     for ggml in (root / "ggml", root):
-        if all((ggml / part).is_file() for part in _GGML_PARTS):
+        if all(os.path.isfile(ggml / part) for part in _GGML_PARTS):  # False where it may not look, too
             return Tree("user", root, ggml, tree_digest(ggml, cache / "digests").digest, str(root))
     msg = (
         f"{root} holds no ggml: neither it nor its folder ggml/ has {', '.join(_GGML_PARTS)}; "
