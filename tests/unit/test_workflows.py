@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The workflows call tasks and options that exist: a nightly that cannot start is found here, not at night."""
+"""The workflows call tasks and options that exist: what cannot start is found here, not at night."""
 
 from __future__ import annotations
 
