@@ -150,9 +150,7 @@ def test_counts_are_those_of_the_emulators_own_log(lab: Lab, emulator: str, cpu:
     base = load_address(system_calls, variant)
     path = lab.build.backend_dir / variant
     bounds = f"{base:#x}+{path.stat().st_size:#x}"
-    counts, log = run_cells(
-        lab, place, variant, (*FIXED_ADDRESSES, "-d", "exec,nochain", "-dfilter", bounds)
-    )
+    counts, log = run_cells(lab, place, variant, (*FIXED_ADDRESSES, "-d", "exec,nochain", "-dfilter", bounds))
     assert counts == first
     seen = executions(log)
     logged = {name: seen[base + at] for name, at in kernel_addresses(path).items() if seen[base + at]}

@@ -77,9 +77,7 @@ def _function_names(elf: ELFFile) -> Iterator[str]:
     table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     if not isinstance(table, SymbolTableSection):
         return
-    code = {
-        index for index, section in enumerate(elf.iter_sections()) if section["sh_flags"] & EXECUTABLE
-    }
+    code = {index for index, section in enumerate(elf.iter_sections()) if section["sh_flags"] & EXECUTABLE}
     for symbol in table.iter_symbols():
         if _is_function(symbol, code):
             yield symbol.name
