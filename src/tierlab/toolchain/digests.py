@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -96,11 +97,15 @@ def _unreadable(path: object, error: OSError) -> SourceError:
 
 
 def _recall(store: Path | None) -> dict[str, list[object]]:
-    """What was remembered; a missing or damaged file is an empty memory."""
+    """What was remembered; a missing or damaged file is an empty memory.
+
+    A hash with one wrong digit would read well and have a whole tree made anew, hence the checksum.
+    """
     if store is None:
         return {}
     try:
-        found = json.loads(store.read_text())
+        seal, _, text = store.read_bytes().partition(b"\n")
+        found = json.loads(text) if seal == b"%08x" % zlib.crc32(text) else {}
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -111,5 +116,6 @@ def _remember(store: Path, entries: Mapping[str, list[object]]) -> None:
     with suppress(OSError):
         store.parent.mkdir(parents=True, exist_ok=True)
         partial = store.with_name(f"{store.name}.{os.getpid()}")
-        partial.write_text(json.dumps(entries))
+        text = json.dumps(entries).encode()
+        partial.write_bytes(b"%08x\n" % zlib.crc32(text) + text)
         partial.replace(store)
