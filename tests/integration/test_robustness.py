@@ -175,13 +175,14 @@ def test_interrupt_leaves_a_valid_report_and_resumes(
         assert watched.alive() == []
         assert lab.processes() == []
     assert "Traceback" not in done.text
-    assert "the same command goes on" in done.text
     run = lab.runs()[-1]
     report = json.loads((run / "report.json").read_text())
     info = json.loads((run / "run.json").read_text())
     answered = {record["cell"] for record in records(run) if record["verdict"] == "pass"}
     assert report["total"]["cells"] == len(asked(run))
-    assert done.code == (0 if len(answered) == len(asked(run)) else 2) or "Interrupted" in done.text
+    open_cells = len(asked(run)) - len(answered)  # none, if the lab was faster than the signal
+    assert done.code == (2 if open_cells else 0)
+    assert ("the same command goes on" in done.text) == bool(open_cells)
     assert report["total"]["verdicts"].get("pass") == len(answered)
     assert info["finished"] is not None
     assert (run / "junit.xml").read_text().startswith("<?xml")
