@@ -138,6 +138,7 @@ def test_missing_file(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        (b"", r"bad:1: the file is empty"),
         (b"words\n", r"bad:1: there is no unified diff"),
         (b"rename from ggml/a.c\n", r"bad:1: this renames a file.*--no-renames"),
         (b"x\nGIT binary patch\n", r"bad:2: this changes a binary file"),

@@ -17,6 +17,7 @@ from tierlab.cli.execute import execute
 from tierlab.cli.options import SelectionWords, whole_number
 from tierlab.errors import ExitCode, UsageError
 from tierlab.report.terminal import print_summary
+from tierlab.report.text import plural
 from tierlab.report.writing import write_reports
 from tierlab.run.merge import merge
 from tierlab.run.prepare import Wish, default_jobs, prepare
@@ -79,7 +80,8 @@ def cells(words: SelectionWords, count: bool) -> ExitCode:
         sys.stdout.writelines(f"{cell.id}\n" for cell in found)
     lanes = len({cell.lane for cell in found})
     profiles = len({cell.profile for cell in found})
-    print(f"{len(found)} cells in {lanes} lanes on {profiles} profiles", file=sys.stderr)
+    counts = (plural(len(found), "cell"), plural(lanes, "lane"), plural(profiles, "profile"))
+    print("{} in {} on {}".format(*counts), file=sys.stderr)
     for reason, number in left_out.items():
         print(f"{number} excluded: {reason}", file=sys.stderr)
     return ExitCode.AS_EXPECTED

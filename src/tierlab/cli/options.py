@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ class SelectionWords:
 
     @property
     def tree(self) -> Path | None:
-        return Path(self.llama_cpp) if self.llama_cpp else None
+        """The tree as reports name it; a shell leaves `~` in `--llama-cpp=~/tree` to its reader."""
+        return Path(os.path.realpath(os.path.expanduser(self.llama_cpp))) if self.llama_cpp else None
 
     @property
     def matrix(self) -> Path:

@@ -37,14 +37,20 @@ def outcome(record: CellRecord) -> Outcome:
     return Outcome.CURED if record.verdict is Verdict.PASS else Outcome.UNEXPECTED
 
 
-def _place(record: CellRecord) -> str:
-    return f"{record.suite} {record.type} {record.path} ({record.build})"
+def _place(*records: CellRecord) -> str:
+    """`ggml.mul_mat q4_0 repack (stock)`; an axis on which the records differ is counted: `3 paths`."""
+    words = []
+    for axis in ("suite", "type", "path"):
+        values = {str(getattr(record, axis)) for record in records}
+        words.append(values.pop() if len(values) == 1 else f"{len(values)} {axis}s")
+    return f"{' '.join(words)} ({records[0].build})"
 
 
 @dataclass(frozen=True)
 class FaultGroup:
     """Cells with the same verdict on the same suite, type, path and build: most likely one fault.
 
+    Undetermined cells say nothing of a kernel: those of one build with the same cause are one group.
     `records` are sorted worst first; the first stands for the group.
     """
 
@@ -60,7 +66,7 @@ class FaultGroup:
 
     @property
     def title(self) -> str:
-        return _place(self.example)
+        return _place(*self.records)
 
 
 @dataclass(frozen=True)
@@ -113,14 +119,19 @@ def severity(record: CellRecord) -> tuple[int, float, str]:
     return SEVERITY[record.verdict], -share, record.cell
 
 
+def _alike(result: Outcome, record: CellRecord) -> tuple[str, ...]:
+    if result is Outcome.UNDETERMINED and record.detail:
+        return record.verdict, record.build, record.detail
+    # Declared faults with different reasons are different faults.
+    return record.verdict, record.suite, record.type, record.path, record.build, record.reason
+
+
 def fault_groups(records: Iterable[CellRecord]) -> dict[Outcome, list[FaultGroup]]:
     found: dict[tuple[Outcome, tuple[str, ...]], list[CellRecord]] = {}
     for record in records:
         result = outcome(record)
         if result is not Outcome.PASS:
-            # Declared faults with different reasons are different faults.
-            alike = (record.verdict, record.suite, record.type, record.path, record.build, record.reason)
-            found.setdefault((result, alike), []).append(record)
+            found.setdefault((result, _alike(result, record)), []).append(record)
     groups: dict[Outcome, list[FaultGroup]] = {}
     for (result, _), members in found.items():
         groups.setdefault(result, []).append(FaultGroup(tuple(sorted(members, key=severity))))

@@ -67,7 +67,7 @@ def _profiles(summary: Summary) -> str:
         return ""
     columns = [verdict for verdict in Verdict if summary.total.unexpected[verdict]]
     extras = [result for result in (Outcome.DECLARED, Outcome.CURED) if summary.total.outcomes[result]]
-    head = ["profile", "cells", "pass", *extras, *columns, "worst share of budget"]
+    head = ["profile", "cells", "pass", *extras, *columns, "worst pass, share of budget"]
     rows = []
     for name, tally in [*summary.profiles.items(), ("**all**", summary.total)]:
         numbers = [tally.cells, tally.outcomes[Outcome.PASS], *(tally.outcomes[extra] for extra in extras)]

@@ -137,7 +137,7 @@ def aggregate(
         profiles.setdefault(record.profile, Tally()).add(record)
         squares.setdefault(square, Tally()).add(record)
         cached += record.cached
-        if not record.cached and record.verdict is not Verdict.UNTESTED:
+        if not record.cached and not record.undetermined:
             lane = lanes.setdefault(record.lane, LaneCost(record.lane))
             lane.executed += 1
             lane.wall_ms += record.wall_ms

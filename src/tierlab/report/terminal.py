@@ -65,7 +65,7 @@ def profile_table(summary: Summary) -> Table:
         table.add_column(extra.value, footer=_number(summary.total.outcomes[extra]), justify="right")
     for verdict in columns:
         table.add_column(verdict.value, footer=_number(summary.total.unexpected[verdict]), justify="right")
-    table.add_column("worst share", footer=text.share(summary.total.worst_share), justify="right")
+    table.add_column("worst pass", footer=text.share(summary.total.worst_share), justify="right")
     for name, tally in summary.profiles.items():
         table.add_row(*_row(name, tally, extras, columns))
     return table
@@ -94,11 +94,11 @@ def _number(value: int) -> str:
 def _print_groups(summary: Summary, console: Console, run_dir: Path | None) -> None:
     groups = summary.of(Outcome.UNEXPECTED, Outcome.CURED, Outcome.UNDETERMINED)
     for group in groups[:SHOWN]:
-        console.print(group_title(group), no_wrap=True, overflow="ellipsis")
+        # Never cut or wrapped: the cause often stands at the end, in a log as in a terminal, and a command
+        # that was broken over two lines cannot be copied.
+        console.print(group_title(group), soft_wrap=True)
         if group.example.detail:
-            detail = Text(f"  {text.one_line(group.example.detail)}")
-            console.print(detail, no_wrap=True, overflow="ellipsis")
-        # Never wrapped: a command that was broken over two lines cannot be copied.
+            console.print(Text(f"  {text.one_line(group.example.detail, 500)}"), soft_wrap=True)
         command = Text(f"  {reproducer(group.example, summary.info)}")
         console.print(command, soft_wrap=True)
     if len(groups) > SHOWN:
@@ -112,7 +112,7 @@ def _print_groups(summary: Summary, console: Console, run_dir: Path | None) -> N
 def group_title(group: FaultGroup) -> Text:
     """`fail  ggml.mul_mat iq4_xs repack (stock): 12 cells on 3 profiles, worst 44 × the budget`"""
     one = group.example
-    title = Text(f"{one.verdict.value:<9}", style="yellow" if one.undetermined else "bold red")
+    title = Text(f"{one.verdict.value:<8} ", style="yellow" if one.undetermined else "bold red")
     title.append(group.title, style="bold")
     size = f": {text.plural(len(group.records), 'cell')} on {text.plural(len(group.profiles), 'profile')}"
     title.append(size)

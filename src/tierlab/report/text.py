@@ -108,12 +108,13 @@ def counts(summary: Summary) -> str:
 
 
 def cost(summary: Summary) -> str:
-    """What the run cost: cells executed and taken from the cache, time in lanes and inside the emulator."""
+    """What the run cost: cells executed and taken from the cache, the time that answers took, summed over lanes."""
     parts = [f"{plural(summary.executed, 'cell')} executed, {count(summary.cached)} from the verdict cache"]
     if summary.wall_ms > 0:
         inside = summary.kernel_ms / summary.wall_ms
         parts.append(
-            f"{duration(summary.wall_ms)} in lanes, {inside * 100:.0f} % of it inside emulated kernels"
+            f"{duration(summary.wall_ms)} from request to answer, "
+            f"{inside * 100:.0f} % of it inside emulated kernels"
         )
     return "; ".join(parts)
 

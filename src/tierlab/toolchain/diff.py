@@ -80,7 +80,7 @@ def parse_patch(patch: Patch) -> list[FileChange]:
         else:
             index += 1
     if not changes:
-        raise _malformed(patch, 0, "there is no unified diff in it")
+        raise _malformed(patch, 0, "there is no unified diff in it" if lines else "the file is empty")
     return changes
 
 

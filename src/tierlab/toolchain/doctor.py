@@ -52,8 +52,8 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.level:<8} {self.subject:<16} {self.detail}"
-        return f"{text}\n{'':<25} → {self.remedy}" if self.remedy else text
+        text = f"{self.level:<8} {self.subject:<22} {self.detail}"
+        return f"{text}\n{'':<31} → {self.remedy}" if self.remedy else text
 
 
 def examine() -> list[Finding]:
@@ -111,9 +111,9 @@ def _rootfs() -> Iterator[Finding]:
 
 def _tool(tool: host_tools.HostTool) -> Finding:
     if tool.found():
-        return Finding(Level.OK, Path(tool.name).name[:16], _version(tool.name))
+        return Finding(Level.OK, Path(tool.name).stem, _version(tool.name))
     remedy = "installed when needed" if host_tools.can_install() else host_tools.install_command([tool])
-    return Finding(Level.NOTE, Path(tool.name).name[:16], f"not here; it {tool.purpose}", remedy)
+    return Finding(Level.NOTE, Path(tool.name).stem, f"not here; it {tool.purpose}", remedy)
 
 
 def _version(program: str) -> str:

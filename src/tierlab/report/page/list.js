@@ -83,7 +83,7 @@ function toggleDetail(row, button, index) {
 
 function resolutionText(index) {
   const value = figureOf("resolution", index);
-  return Number.isNaN(value) ? "" : `; smallest fault it can see: ${figureText(value)} of Σ|w·a|`;
+  return Number.isNaN(value) ? "" : `; one step of one weight code: ${shareText(value)}`;
 }
 
 function copyButton(text) {

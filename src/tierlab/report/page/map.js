@@ -17,7 +17,7 @@ function buildMap() {
       types.append(headerButton("type", axes.type[type], () => select(null, path, type, true), { path, type }));
   }
   paths.append(make("td"), make("td"), make("td"));
-  for (const text of ["cells", "not as expected", "worst share"]) types.append(make("th", { className: "sum", text }));
+  for (const text of ["cells", "not as expected", "worst pass"]) types.append(make("th", { className: "sum", text }));
   const body = make("tbody");
   axes.profile.forEach((name, profile) => body.append(buildRow(name, profile)));
   heat.append(make("thead", {}, paths, types), body);
