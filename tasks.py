@@ -120,3 +120,34 @@ def test(_: Context, unit: bool = False, k: str = "") -> None:
 def clean(_: Context, what: str = "builds") -> None:
     """Delete caches or reports; --what says which."""
     cli.finish(cli.clean, what)
+
+
+DISPATCH_HELP = {**ENGINE_HELP, "reports": RUN_HELP["reports"], "file": SELECTION_HELP["file"]}
+
+
+@task(positional=["name"], help={**DISPATCH_HELP, "name": "A product, like graviton3; `list` shows all."})
+def chip(
+    _: Context,
+    name: str,
+    engine: str = "",
+    reports: str = "reports",
+    file: str = "matrix.yaml",
+) -> None:
+    """Say what llama.cpp does on a product: the variant, and each type's path and kernels, as executed."""
+    cli.finish(cli.chip, name, engine, reports, file)
+
+
+@task(
+    iterable=["profile", "type"],
+    help={**DISPATCH_HELP, "profile": SELECTION_HELP["profile"], "type": SELECTION_HELP["type"]},
+)
+def claims(
+    _: Context,
+    profile: Many = None,
+    type: Many = None,
+    engine: str = "",
+    reports: str = "reports",
+    file: str = "matrix.yaml",
+) -> None:
+    """Map which fast path takes which type and operation where, with the source lines that decide it."""
+    cli.finish(cli.claims, profile, type, engine, reports, file)

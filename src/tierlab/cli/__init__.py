@@ -3,6 +3,8 @@
 
 from tierlab.cli.app import finish, install_exit_contract
 from tierlab.cli.checks import test
+from tierlab.cli.chip import chip
+from tierlab.cli.claims import claims
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import selection
@@ -10,6 +12,8 @@ from tierlab.cli.options import selection
 __all__ = [
     "build",
     "cells",
+    "chip",
+    "claims",
     "clean",
     "doctor",
     "finish",

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""Questions to the built library beside the presets: single cells, and what a CPU's session says first.
+
+A survey leaves a folder like a run's (`plan.json`, `results.jsonl`), shares its verdict cache and its judge,
+and runs in this process: it asks for few cells.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tierlab.cells.load import load_matrix
+from tierlab.cells.model import Cell, LaneKey, Problem
+from tierlab.cells.selection import Selection
+from tierlab.cells.shapes import parse_shape
+from tierlab.errors import BuildError
+from tierlab.run.appendlog import explained
+from tierlab.run.lane import LaneRunner
+from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
+from tierlab.run.prepare import DEFAULT_SEED, make_builds
+from tierlab.run.store import create_run_dir
+from tierlab.run.workbench import Workbench
+from tierlab.toolchain.choose import choose_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from tierlab.cells.matrix import Matrix
+    from tierlab.harness.messages import Hello
+    from tierlab.run.record import CellRecord
+    from tierlab.toolchain.build import Build
+    from tierlab.toolchain.engine import Say
+    from tierlab.toolchain.sources import Tree
+
+BUILD = "stock"
+ANY_SUITE = "ggml.claims"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What every survey is given: the matrix file, the engine (None: chosen), the folder of its results."""
+
+    matrix: Path
+    reports: Path
+    engine: str | None = None
+
+
+class Survey:
+    """An open workbench; `answers` runs cells, `hello` starts a session and asks nothing."""
+
+    def __init__(self, bench: Workbench, tree: Tree) -> None:
+        self._bench = bench
+        self.tree = tree
+
+    @property
+    def matrix(self) -> Matrix:
+        return self._bench.matrix
+
+    @property
+    def plan(self) -> Plan:
+        return self._bench.plan
+
+    @property
+    def build(self) -> Build:
+        return self.plan.builds[BUILD]
+
+    def answers(self, cells: Iterable[Cell]) -> dict[str, CellRecord]:
+        """Cell id → record of every cell, from the verdict cache or by running it."""
+        found: dict[str, CellRecord] = {}
+
+        def emit(record: CellRecord) -> None:
+            found[record.cell] = record
+
+        for lane, group in groupby(sorted(dict.fromkeys(cells), key=_order), key=lambda cell: cell.lane):
+            LaneRunner(self._bench, lane, tuple(group), emit).run()
+        return found
+
+    def hello(self, profile: str) -> Hello:
+        """What the profile's session says first. ProbeError or HarnessError if it is not as it should be."""
+        lane = LaneKey(BUILD, profile, ANY_SUITE)
+        with self._bench.open_session(lane) as session:
+            hello = session.start(self.matrix.timeouts.start_seconds)
+            self._bench.check_promise(lane, hello)
+            return hello
+
+
+@contextmanager
+def survey(question: Question, say: Say) -> Iterator[Survey]:
+    """Prepare engine and builds, open a workbench. Raises any TierlabError."""
+    matrix = load_matrix(question.matrix)
+    engine = choose_engine(question.engine, say)
+    engine.prepare()
+    made = make_builds(engine, [BUILD], None, say)
+    if BUILD in made.unbuildable:
+        raise BuildError(made.unbuildable[BUILD])
+    run_dir = create_run_dir(question.reports.absolute())
+    plan = Plan(
+        run_dir=run_dir,
+        selection=Selection(preset=next(iter(matrix.presets))),
+        seed=DEFAULT_SEED,
+        engine=engine.name,
+        engine_identity=engine.identity(),
+        builds=made.builds,
+        reference=made.reference,
+    )
+    with opened(plan, question.matrix) as bench:
+        yield Survey(bench, made.trees[BUILD])
+
+
+@contextmanager
+def opened(plan: Plan, matrix_file: Path) -> Iterator[Workbench]:
+    """A workbench for the plan, in the plan's folder."""
+    with explained(plan.run_dir, "write"):
+        plan.run_dir.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(matrix_file, plan.run_dir / MATRIX_COPY)
+    write_plan(plan)
+    with Workbench(plan) as bench:
+        yield bench
+
+
+def forced(bench: Workbench, variants: Mapping[str, str]) -> None:
+    """Tell the bench's rules that these profiles (profile → variant) load another variant than ggml would."""
+    by_name = {variant.name: variant for variant in bench.matrix.variants}
+    loaded = {**bench.matrix.variant_of, **{name: by_name[word] for name, word in variants.items()}}
+    bench.matrix = replace(bench.matrix, variant_of=loaded)
+
+
+def product(profile: str, kind: str, shape: str, path: str, threads: int = 1) -> Cell:
+    """A cell of `ggml.mul_mat` (or `ggml.mul_mat_id` for a shape with experts) on Gaussian inputs."""
+    size = parse_shape(shape).shape
+    op = "mul_mat_id" if size.experts else "mul_mat"
+    problem = Problem(f"ggml.{op}", op, kind, "f32", size, "gauss", "gauss")
+    return Cell(problem, path, threads, BUILD, profile)
+
+
+def claim(profile: str, kind: str, shape: str, path: str) -> Cell:
+    """A cell of `ggml.claims`: does the path take the operation? Nothing is computed."""
+    problem = Problem(ANY_SUITE, "claim", kind, "f32", parse_shape(shape).shape, "blocks", "gauss")
+    return Cell(problem, path, 1, BUILD, profile)
+
+
+def _order(cell: Cell) -> tuple[LaneKey, str, str, int]:
+    return cell.lane, cell.problem.id, cell.path, cell.threads
