@@ -108,7 +108,7 @@ def counts(summary: Summary) -> str:
 
 
 def cost(summary: Summary) -> str:
-    """What the run cost: cells executed and taken from the cache; time from request to answer, of all lanes."""
+    """What the run cost: cells executed, cells from the cache, the time that answers took in all lanes."""
     parts = [f"{plural(summary.executed, 'cell')} executed, {count(summary.cached)} from the verdict cache"]
     if summary.wall_ms > 0:
         inside = summary.kernel_ms / summary.wall_ms
