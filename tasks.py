@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from invoke.context import Context
-from invoke.tasks import task
+from invoke.tasks import task as invoke_task
 
 from tierlab import cli
 
 cli.install_exit_contract()
+
+# Options have one spelling, the long one; Invoke would also hand out letters, `-h` (help!) to --shard.
+task = partial(invoke_task, auto_shortflags=False)
 
 # Invoke fills an iterable option with a list and leaves None where it was not given.
 Many = list[str] | None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def test_a_finding_reads_as_level_subject_detail_remedy() -> None:
     text = str(Finding(Level.NOTE, "disk", "1.0 GiB free", "free some"))
-    assert text.splitlines()[0] == "note     disk                   1.0 GiB free"
+    assert text.splitlines()[0] == "note     disk                    1.0 GiB free"
     assert text.splitlines()[1].strip() == "→ free some"
 
 

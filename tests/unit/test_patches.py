@@ -39,8 +39,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(tree: Path) -> str:
-    return (tree / "ggml" / "x.c").read_text()
+def read(tree: Path, name: str = "x.c") -> str:
+    return (tree / "ggml" / name).read_text()
 
 
 def test_change(tree: Path) -> None:
@@ -85,6 +85,19 @@ def test_new_and_removed_files(tree: Path) -> None:
     gone = Patch("r", b"--- a/ggml/new/y.sh\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n")
     apply_series([gone], tree)
     assert not (tree / "ggml/new/y.sh").exists()
+
+
+def test_diff_n_writes_an_absent_file_as_one_of_the_epoch(tree: Path) -> None:
+    here, absent = (
+        b"ggml/y.c\t2026-01-02 03:04:05.0 +0100\n",
+        b"ggml/y.c\t1970-01-01 01:00:00.000000000 +0100\n",
+    )
+    apply_series([Patch("m", b"--- a/" + absent + b"+++ b/" + here + b"@@ -0,0 +1 @@\n+a\n")], tree)
+    assert read(tree, "y.c") == "a\n"
+    apply_series([Patch("o", b"--- a/" + absent + b"+++ b/" + here + b"@@ -1 +1 @@\n-a\n+b\n")], tree)
+    assert read(tree, "y.c") == "b\n", "the date alone says nothing"
+    apply_series([Patch("r", b"--- a/" + here + b"+++ b/" + absent + b"@@ -1 +0,0 @@\n-b\n")], tree)
+    assert not (tree / "ggml/y.c").exists()
 
 
 def test_new_file_must_not_be_there(tree: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_EPOCH = re.compile(rb"\t(1970-01-01|1969-12-31) ")
 _UNSUPPORTED = {
     b"rename from ": "renames a file (make it with: git diff --no-renames)",
     b"copy from ": "copies a file (make it with: git diff --no-renames)",
@@ -85,8 +86,8 @@ def parse_patch(patch: Patch) -> list[FileChange]:
 
 
 def _parse_file(patch: Patch, lines: Sequence[bytes], index: int, executable: bool) -> tuple[FileChange, int]:
-    names = [_name(patch, index + side, lines[index + side][4:]) for side in (0, 1)]
-    change = FileChange(names[0], names[1], executable)
+    first, second = lines[index : index + 2]
+    change = FileChange(_name(patch, index, first[4:]), _name(patch, index + 1, second[4:]), executable)
     if change.path == "":
         raise _malformed(patch, index, "both file names are /dev/null")
     if change.old is not None and change.new is not None and change.old != change.new:
@@ -97,7 +98,16 @@ def _parse_file(patch: Patch, lines: Sequence[bytes], index: int, executable: bo
         change.hunks.append(hunk)
     if not change.hunks:
         raise _malformed(patch, index, f"{change.path} has no hunk")
+    _forget_absent(change, first, second)
     return change, index
+
+
+def _forget_absent(change: FileChange, first: bytes, second: bytes) -> None:
+    """`diff -N` writes a file that is not there as an empty one of the epoch, under its name."""
+    if len(change.hunks) == 1 and not change.hunks[0].old and _EPOCH.search(first):
+        change.old = None
+    elif len(change.hunks) == 1 and not change.hunks[0].new and _EPOCH.search(second):
+        change.new = None
 
 
 def _parse_hunk(patch: Patch, lines: Sequence[bytes], index: int, head: re.Match[bytes]) -> tuple[Hunk, int]:

@@ -52,8 +52,8 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.level:<8} {self.subject:<22} {self.detail}"
-        return f"{text}\n{'':<31} → {self.remedy}" if self.remedy else text
+        text = f"{self.level:<8} {self.subject:<22}  {self.detail}"
+        return f"{text}\n{'':<32} → {self.remedy}" if self.remedy else text
 
 
 def examine() -> list[Finding]:
