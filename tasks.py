@@ -11,6 +11,7 @@ from invoke.tasks import task as invoke_task
 from tierlab import cli
 
 cli.install_exit_contract()
+cli.install_file_arguments()
 
 # Options have one spelling, the long one; Invoke would also hand out letters, `-h` (help!) to --shard.
 task = partial(invoke_task, auto_shortflags=False)
@@ -113,6 +114,18 @@ def report(_: Context, run: str = "reports/latest") -> None:
 def doctor(_: Context, engine: str = "") -> None:
     """Say what is found on this machine, what is missing and what to do about it."""
     cli.finish(cli.doctor, engine)
+
+
+@task(
+    iterable=["file"],
+    help={
+        "file": "A file; plain arguments are files too: invoke scan a.so b.deb.",
+        "json": "Write all to it.",
+    },
+)
+def scan(_: Context, file: Many = None, json: str = "") -> None:
+    """Say what is compiled into Arm binaries that others ship: .so, .a, .deb, wheels, APKs, archives."""
+    cli.finish(cli.scan, file or [], json)
 
 
 @task(help={"unit": "Only what needs no engine.", "k": "Passed to pytest's -k."})

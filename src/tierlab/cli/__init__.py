@@ -8,6 +8,7 @@ from tierlab.cli.claims import claims
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import selection
+from tierlab.cli.scan import install_file_arguments, scan
 
 __all__ = [
     "build",
@@ -19,8 +20,10 @@ __all__ = [
     "finish",
     "image",
     "install_exit_contract",
+    "install_file_arguments",
     "matrix",
     "report",
+    "scan",
     "selection",
     "test",
 ]
