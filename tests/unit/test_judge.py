@@ -69,6 +69,12 @@ def test_zero_calls_are_no_run() -> None:
         == f"the numbers are right, but {DOT} ran 0 times; no counted kernel ran"
     )
     assert idle_kernels({DOT: 3}, (("x", DOT),)) == ""
+    assert idle_kernels({DOT: 3, "other_generic": 3}, ((DOT,),)) == ""
+
+
+def test_a_kernel_that_hands_on_to_its_portable_twin_computed_nothing() -> None:
+    found = idle_kernels({DOT: 3, f"{DOT}_generic": 2}, (("*dot*",),))
+    assert found == f"the numbers are right, but portable code made them: {DOT}_generic ran 2 times"
 
 
 def test_wrong_numbers_fail_before_anyone_asks_what_ran(cell: tuple[np.ndarray, Scheme, Expectation]) -> None:
