@@ -168,7 +168,8 @@ def patched_tree(
                 _copy_linked(stock.root, partial)
                 apply_series(patches, partial)
                 digest = _record(partial, cache)
-    return Tree("patched", root, root / "ggml", digest, f"{stock.origin} + {len(patches)} patches", names)
+    origin = f"{stock.origin} + {len(patches)} patch{'es' * (len(patches) > 1)}"
+    return Tree("patched", root, root / "ggml", digest, origin, names)
 
 
 def user_tree(path: Path, *, cache: Path | None = None) -> Tree:
