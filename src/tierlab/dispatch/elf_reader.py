@@ -44,6 +44,7 @@ PT_LOAD, PF_EXECUTE = 1, 1
 MOST_SECTIONS = 400_000
 MOST_SYMBOLS = 1_000_000
 MOST_NAME_BYTES = 64 << 20
+MOST_CODE = 1 << 30
 """Above these the tables are not read: the lab says so instead of taking the memory."""
 
 SECTION = np.dtype(
@@ -155,6 +156,7 @@ def read_elf(window: Window) -> Elf:
         code = _code_sections(window, sections, names)
     else:
         code = _code_segments(window, segments_at, segment_size, segments)
+    _check_cost(window, sections, code)
     return Elf(window, kind, sections, code)
 
 
@@ -198,6 +200,20 @@ def _code_segments(window: Window, at: int, entry: int, count: int) -> tuple[Cod
         _inside(window, code.offset, code.size)
         found.append(code)
     return tuple(found)
+
+
+def _check_cost(window: Window, sections: NDArray[np.void], code: tuple[Code, ...]) -> None:
+    """Sections that lie over each other would make a small file cost hours."""
+    size = sum(part.size for part in code)
+    if size > MOST_CODE:
+        msg = f"it has {size:,} bytes of code; more than {MOST_CODE:,} are not read"
+        raise DamagedError(msg)
+    kept = sections[sections["type"] != SHT_NOBITS] if len(sections) else sections
+    total = sum(kept["size"].tolist()) if len(kept) else size
+    held = max(total, size)
+    if held > window.size:
+        msg = f"it is damaged or truncated: its sections hold {held:,} bytes, the file has {window.size:,}"
+        raise DamagedError(msg)
 
 
 def _inside(window: Window, offset: int, size: int) -> None:

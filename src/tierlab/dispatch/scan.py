@@ -46,14 +46,17 @@ def scan_file(path: Path, budget: Budget | None = None) -> FileScan:
         return _ended(found, ExitCode.WRONG_USE, "no such file. Check the name")
     except OSError as problem:
         return _ended(found, ExitCode.UNDETERMINED, f"it cannot be opened ({problem.strerror})")
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        return _ended(found, ExitCode.WRONG_USE, f"it is {kind}. Name the files themselves")
+    found.size = status.st_size
+    budget = budget or Budget()
+    budget.file_size = found.size
     with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
-            return _ended(found, ExitCode.WRONG_USE, f"it is {kind}. Name the files themselves")
-        found.size = status.st_size
         try:
-            return _scan(found, cast("BinaryIO", stream), budget or Budget())
+            return _scan(found, cast("BinaryIO", stream), budget)
         except OSError as problem:
             return _ended(found, ExitCode.UNDETERMINED, f"it cannot be read ({problem.strerror or problem})")
 

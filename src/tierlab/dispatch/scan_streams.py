@@ -38,6 +38,8 @@ class Budget:
     most_ratio: int = 250
     ratio_from: int = 64 << 20
     """Decompressed bytes of one stream before its ratio counts."""
+    file_size: int = 1 << 62
+    """Bytes of the file itself; what comes out of it in all has the same greatest ratio."""
     bytes: int = 0
     members: int = 0
 
@@ -57,6 +59,10 @@ class Budget:
     def spend(self, size: int) -> None:
         """Decompressed bytes that were taken."""
         self.bytes += size
+        if self.bytes > self.most_ratio * self.file_size and self.bytes > 4 * self.ratio_from:
+            ratio = self.most_ratio
+            msg = f"it grows to {ratio} times its size, as a decompression bomb does: it is read no further"
+            raise LimitError(msg)
         if self.bytes > self.most_bytes:
             msg = f"more than {self.most_bytes >> 30} GiB when decompressed: it is read no further"
             raise LimitError(msg)
