@@ -169,3 +169,19 @@ def claims(
 ) -> None:
     """Map which fast path takes which type and operation where, with the source lines that decide it."""
     cli.finish(cli.claims, profile, type, engine, reports, file)
+
+
+@task(
+    iterable=["profile", "variant"],
+    help={**DISPATCH_HELP, "profile": SELECTION_HELP["profile"], "variant": "Variant to force, or a glob."},
+)
+def variants(
+    _: Context,
+    profile: Many = None,
+    variant: Many = None,
+    engine: str = "",
+    reports: str = "reports",
+    file: str = "matrix.yaml",
+) -> None:
+    """Say which of ggml's CPU backends each profile loads and why; force each where it runs and where not."""
+    cli.finish(cli.variants, profile, variant, engine, reports, file)

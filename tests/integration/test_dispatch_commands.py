@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`invoke chip` and `invoke claims` on real sessions: known kernels, known claims, real lines."""
+"""`invoke chip`, `claims` and `variants` on real sessions: known kernels, claims, lines and scores."""
 
 from __future__ import annotations
 
@@ -69,6 +69,32 @@ def test_claims(tmp_path: Path) -> None:
     assert lines[0]["at"].startswith("ggml/src/ggml-cpu/repack.cpp:")
 
 
+def test_variants(tmp_path: Path) -> None:
+    profiles = "cortex-a53,neoverse-n2,sme2-nosve"
+    invoke("variants", "--profile", profiles, "--variant", "armv8.0_1,armv8.6_*", "--reports", str(tmp_path))
+    value = result(tmp_path, "variants")
+    assert {name: each["variant"] for name, each in value["loaded"].items()} == {
+        "cortex-a53": "armv8.0_1",
+        "neoverse-n2": "armv8.6_2",
+        "sme2-nosve": "armv8.2_2",
+    }
+    assert value["loaded"]["neoverse-n2"]["scores"]["armv8.6_1"] == 31
+    assert value["lacks"]["sme2-nosve"]["armv8.6_1"] == ["sve"]
+    forced = {(each["profile"], each["variant"]): each["cells"] for each in value["forced"]}
+    refused = {(each["profile"], each["variant"]): each["clean"] for each in value["refused"]}
+    assert len(forced) == 5
+    assert all(cell["verdict"] == "pass" for cells in forced.values() for cell in cells.values())
+    assert refused == {
+        (name, variant): True
+        for name in ("cortex-a53", "sme2-nosve")
+        for variant in ("armv8.6_1", "armv8.6_2")
+    }
+    name = "ggml.mul_mat/q5_k/m5n16k256/gauss.gauss/default/t1/stock/neoverse-n2"
+    assert set(forced["neoverse-n2", "armv8.6_1"][name]["ran"]) >= {"ggml_vec_dot_q5_K_q8_K"}
+
+
 def test_wrong_use() -> None:
     assert "did you mean 'graviton4'?" in invoke("chip", "gravtion4", code=3).stderr
+    assert "engine native has none" in invoke("variants", "--engine", "native", code=3).stderr
+    assert "did you mean 'armv8.6_2'?" in invoke("variants", "--variant", "armv8.6_3", code=3).stderr
     assert "did you mean 'neoverse-n2'?" in invoke("claims", "--profile", "neoverse-n9", code=3).stderr

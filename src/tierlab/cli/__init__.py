@@ -9,6 +9,7 @@ from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import selection
 from tierlab.cli.scan import install_file_arguments, scan
+from tierlab.cli.variants import variants
 
 __all__ = [
     "build",
@@ -26,4 +27,5 @@ __all__ = [
     "scan",
     "selection",
     "test",
+    "variants",
 ]

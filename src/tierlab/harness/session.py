@@ -97,6 +97,9 @@ class Session:
             self._connection = self._accept(deadline)
             record = self._next_record(deadline)
             if record is None:
+                # It is about to end: only then are its return code and its last words there to be told.
+                with contextlib.suppress(TimeoutError):
+                    self._process.wait(_DEATH_SECONDS)
                 msg = "closed the connection without a hello"
                 raise self._failed_start(msg)
             return parse_hello(record)
