@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tierlab.cli.options import selection, shard_of, whole_number
+from tierlab.cli.options import given_path, selection, shard_of, whole_number
 from tierlab.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +101,14 @@ def test_numbers() -> None:
     assert whole_number("seed", "0", 0, None) == 0
     with pytest.raises(UsageError, match="--jobs 'x'"):
         whole_number("jobs", "x", 1, 1)
+
+
+def test_paths_are_relative_to_where_the_caller_stood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERLAB_CALLER", str(tmp_path))
+    assert given_path("tree") == tmp_path / "tree"
+    assert given_path("/tree") == Path("/tree")
+    assert given_path("reports") == Path("reports")
+    monkeypatch.delenv("TIERLAB_CALLER")
+    assert given_path("tree") == Path("tree")

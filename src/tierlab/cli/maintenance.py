@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import difflib
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tierlab.cli.checks import project_root
+from tierlab.cli.options import tree_path
 from tierlab.errors import ExitCode, UsageError
 from tierlab.run.prepare import make_builds
 from tierlab.toolchain.builds import build_tree
@@ -16,6 +17,9 @@ from tierlab.toolchain.choose import choose_engine, remove_images
 from tierlab.toolchain.doctor import can_work, examine
 from tierlab.toolchain.flags import Mode, Options
 from tierlab.toolchain.sources import patched_tree, stock_tree, user_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BUILDS = ("stock", "patched", "user")
 CACHES = {
@@ -53,11 +57,12 @@ def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
     chosen = choose_engine(engine or None, _say)
     failed = False
     if march:
-        trees = {"stock": stock_tree, "patched": patched_tree, "user": lambda: user_tree(Path(llama_cpp))}
+        own = tree_path(llama_cpp)
+        trees = {"stock": stock_tree, "patched": patched_tree, "user": lambda: user_tree(own)}
         options = Options(mode=Mode.MARCH, march=march)
         made = {name: build_tree(chosen, trees[name](), options, say=_say) for name in wanted}
     else:
-        result = make_builds(chosen, wanted, Path(llama_cpp) if llama_cpp else None, _say)
+        result = make_builds(chosen, wanted, tree_path(llama_cpp) if llama_cpp else None, _say)
         made = {**result.builds, "reference": result.reference}
         failed = bool(result.unbuildable)
     for name, one in made.items():

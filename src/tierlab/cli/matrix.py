@@ -14,7 +14,7 @@ from rich.console import Console
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
 from tierlab.cli.execute import execute
-from tierlab.cli.options import SelectionWords, whole_number
+from tierlab.cli.options import SelectionWords, given_path, whole_number
 from tierlab.errors import ExitCode, UsageError
 from tierlab.report.terminal import print_summary
 from tierlab.report.text import plural
@@ -39,7 +39,7 @@ def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool
         seed=whole_number("seed", seed, 0, None),
         llama_cpp=words.tree,
         fresh=fresh,
-        reports=Path(reports),
+        reports=given_path(reports),
     )
     workers = whole_number("jobs", jobs, 1, default_jobs()) or 1
     plan = prepare(wish, say=_say)
@@ -100,7 +100,7 @@ def _print_counts(found: list) -> None:  # type: ignore[type-arg]
 
 def report(run: str) -> ExitCode:
     """Render one run again, or merge several into a new one and render that."""
-    folders = [Path(part.strip()) for part in run.split(",") if part.strip()]
+    folders = [given_path(part.strip()) for part in run.split(",") if part.strip()]
     if not folders:
         msg = "no run folder was named; nothing was reported. Like: invoke report --run reports/latest"
         raise UsageError(msg)

@@ -52,12 +52,12 @@ class SelectionWords:
     @property
     def tree(self) -> Path | None:
         """The tree as reports name it; a shell leaves `~` in `--llama-cpp=~/tree` to its reader."""
-        return Path(os.path.realpath(os.path.expanduser(self.llama_cpp))) if self.llama_cpp else None
+        return tree_path(self.llama_cpp) if self.llama_cpp else None
 
     @property
     def matrix(self) -> Path:
         """The matrix file: as named, or the checkout's where that name does not exist here."""
-        path = Path(self.file)
+        path = given_path(self.file)
         if path.is_absolute() or path.exists() or self.file != "matrix.yaml":
             return path
         return project_root() / self.file
@@ -113,3 +113,19 @@ def whole_number(name: str, text: str, lowest: int, default: int | None) -> int 
         msg = f"--{name} {text!r} is no whole number from {lowest} up; nothing was run. Give one"
         raise UsageError(msg)
     return int(text)
+
+
+CHECKOUT_PATHS = ("matrix.yaml", "reports", "reports/latest")
+"""Defaults of options: they lie in the checkout, wherever the caller stands."""
+
+
+def given_path(text: str) -> Path:
+    """A path from the command line: relative to where the caller stood, also when `./lab` moved on."""
+    if text in CHECKOUT_PATHS:
+        return Path(text)
+    return Path(os.environ.get("TIERLAB_CALLER", "")) / Path(text).expanduser()
+
+
+def tree_path(text: str) -> Path:
+    """A user's tree as reports name it: absolute, without `..` or links."""
+    return Path(os.path.realpath(given_path(text)))

@@ -72,8 +72,9 @@ def canary_lanes(matrix: Matrix, plan: Plan) -> Iterator[tuple[LaneKey, tuple[Ce
 
 def canary_notes(run_dir: Path) -> tuple[str, ...]:
     """What the canaries say against their exclusions: a cell that passes need not be excluded."""
-    return tuple(
+    notes = (
         f"The excluded cell {record.cell} passes: see whether its exclusion in matrix.yaml is still needed."
         for record in iter_records(run_dir, name=CANARIES)
         if record.verdict is Verdict.PASS
     )
+    return tuple(dict.fromkeys(notes))
