@@ -151,7 +151,7 @@ sme2          DE800000 80000000 SME2 multi-vector memory, quarter tile and other
 sme2          FF000000 C1000000 SME2 Multi-vector - Array vectors, indexed, multiple, data processing
 sme2          FF3C0000 C0040000 SME2 Move multi-vector to and from array
 sme2          FFFF0000 C00C0000 SME zero array (SME2.1)
-sme2          FFFC0000 C0480000 SME2 zero lookup table, move lookup table
+sme2          FFF80000 C0480000 SME2 zero lookup table, move lookup table
 sme2          FF880000 C0880000 SME2 Expand lookup table
 sme           FFBE0018 C0900000 SME add vector to array
 sme2          FFDFFC1F E11F8000 SME2 lookup table load/store
