@@ -130,6 +130,8 @@ BAD = {
         tar_header(b"x", 0)[:124] + b"nonsense\0\0\0\0" + tar_header(b"x", 0)[136:],
         "a size in a tar header is no number",
     ),
+    "tar without its end": (tar_header(b"x", 512) + bytes(512), "the blocks that end a tar are missing"),
+    "library without code": (ar(("a.o", changed(GOOD, len(GOOD) - 5 * 64 + 8, "<Q", 2))), "it holds no code"),
     "nested too deep": (nested(7), "nested more than 6 deep"),
 }
 

@@ -94,6 +94,9 @@ def scan_library(name: str, window: Window, members: Iterable[Window]) -> Binary
         if elf.code:
             verdict, reason = _kleidiai(elf, count)
             verdicts.setdefault(verdict, reason)
+    if not found.code_bytes:
+        msg = "it holds no code"
+        raise DamagedError(msg)
     for verdict in (PRESENT, CANNOT_TELL, ABSENT):
         if verdict in verdicts:
             found.kleidiai, found.kleidiai_reason = verdict, verdicts[verdict]
@@ -135,6 +138,8 @@ def _kleidiai(elf: Elf, count: CodeCount) -> tuple[str, str]:
 
 def _mentions(elf: Elf) -> bool:
     """Whether constant data hold the word, as the messages of ggml's own KleidiAI code do."""
+    if not len(elf.sections):
+        return any(b"kleidiai" in piece.lower() for piece in _pieces(elf.window, 0, elf.window.size))
     for row in elf.sections:
         flags = int(row["flags"])
         if row["type"] == SHT_NOBITS or not flags & SHF_ALLOC or flags & SHF_EXECUTABLE:

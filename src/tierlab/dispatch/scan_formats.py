@@ -108,6 +108,8 @@ def tar_members(stream: BinaryIO) -> Iterator[tuple[str, BinaryIO, int]]:
             yield name or short.decode("utf-8", "replace"), as_file(data), length
         _skip(stream, data.left + -length % _BLOCK)
         name, size = "", None
+    msg = "it is truncated: the blocks that end a tar are missing"
+    raise DamagedError(msg)
 
 
 def _number(field: bytes) -> int:

@@ -24,6 +24,25 @@ XZ_MEMORY = 100 << 20
 _SLICE = 1 << 18
 
 
+def _zstd_error() -> tuple[type[Exception], ...]:
+    """What the package `zstandard`, if it is there, raises on damaged data."""
+    try:
+        return (importlib.import_module("zstandard").ZstdError,)
+    except ImportError:
+        return ()
+
+
+DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    *_zstd_error(),
+)
+"""What decompressors raise on data that are not theirs."""
+
+
 class LimitError(TierlabError):
     """The file would cost more than the lab spends on one file."""
 
@@ -35,7 +54,7 @@ class Budget:
     most_bytes: int = 8 << 30
     most_members: int = 200_000
     most_depth: int = 6
-    most_ratio: int = 250
+    most_ratio: int = 150
     ratio_from: int = 64 << 20
     """Decompressed bytes of one stream before its ratio counts."""
     file_size: int = 1 << 62
@@ -83,7 +102,7 @@ class _Metered(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         try:
             piece = self._stream.read(len(buffer))
-        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as problem:
+        except DAMAGE as problem:
             msg = f"it is damaged: {str(problem) or 'it ends too early'}"
             raise DamagedError(msg) from problem
         self._produced += len(piece)
@@ -233,4 +252,13 @@ def _zstd(source: BinaryIO) -> BinaryIO:
         msg = "it is compressed with zstd, which Python before 3.14 reads with `pip install zstandard` only"
         raise DamagedError(msg) from None
     limited = package.ZstdDecompressor(max_window_size=128 << 20)
-    return cast("BinaryIO", limited.stream_reader(source, read_across_frames=True))
+    try:
+        opened = io.BufferedReader(limited.stream_reader(source, read_across_frames=True))
+        empty = not opened.peek(1)
+    except package.ZstdError as problem:
+        msg = f"it is damaged: {problem}"
+        raise DamagedError(msg) from problem
+    if empty:  # the package takes a frame that was cut off for an empty one
+        msg = "it is damaged: nothing can be decompressed"
+        raise DamagedError(msg)
+    return opened
