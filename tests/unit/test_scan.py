@@ -32,11 +32,11 @@ from scan_files import (
     elf,
 )
 
-from tierlab.cli.scan import with_file_options
+from tierlab.cli.scan import scan, with_file_options
 from tierlab.dispatch.scan import FileScan, scan_file
 from tierlab.dispatch.scan_families import family
 from tierlab.dispatch.scan_text import as_json, as_text
-from tierlab.errors import ExitCode
+from tierlab.errors import ExitCode, UsageError
 
 DOT = "kai_run_matmul_clamp_f32_qsi8d32p1x8_qsi4c32p4x8_1x4x32_neon_dotprod"
 SYMBOLS = [
@@ -245,6 +245,15 @@ def test_the_text_names_the_layer_and_the_json_holds_all(tmp_path: Path) -> None
 )
 def test_plain_arguments_are_files(argv: list[str], expected: list[str]) -> None:
     assert with_file_options(argv) == expected
+
+
+def test_json_never_overwrites_what_is_scanned(tmp_path: Path) -> None:
+    path = tmp_path / "good"
+    path.write_bytes(LIBRARY)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(UsageError, match="would be overwritten"):
+        scan([str(path)], str(tmp_path / "link"))
+    assert path.read_bytes() == LIBRARY
 
 
 def test_the_task(tmp_path: Path) -> None:

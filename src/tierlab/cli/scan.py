@@ -26,6 +26,9 @@ def scan(files: Sequence[str], json_file: str) -> ExitCode:
     if not files:
         msg = "scan needs at least one file: invoke scan FILE…"
         raise UsageError(msg)
+    if json_file and os.path.realpath(json_file) in {os.path.realpath(file) for file in files}:
+        msg = f"--json {json_file} is one of the files to scan and would be overwritten; name another"
+        raise UsageError(msg)
     scans = [scan_file(Path(file)) for file in files]
     for line in as_text(scans):
         print(line)
