@@ -173,15 +173,21 @@ def claims(
 
 @task(
     iterable=["profile", "variant"],
-    help={**DISPATCH_HELP, "profile": SELECTION_HELP["profile"], "variant": "Variant to force, or a glob."},
+    help={
+        **DISPATCH_HELP,
+        "profile": SELECTION_HELP["profile"],
+        "variant": "Variant to force, or a glob.",
+        "android": "Compile and force the Android set too.",
+    },
 )
 def variants(
     _: Context,
     profile: Many = None,
     variant: Many = None,
+    android: bool = False,
     engine: str = "",
     reports: str = "reports",
     file: str = "matrix.yaml",
 ) -> None:
     """Say which of ggml's CPU backends each profile loads and why; force each where it runs and where not."""
-    cli.finish(cli.variants, profile, variant, engine, reports, file)
+    cli.finish(cli.variants, profile, variant, android, engine, reports, file)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tierlab.cells.load import load_matrix
+from tierlab.cells.matrix import Variant
 from tierlab.dispatch.variants import Backend
+from tierlab.errors import SourceError
 from tierlab.judge.verdict import Judgement, Verdict
 from tierlab.report.variants_report import (
     VariantAnswer,
@@ -19,12 +21,15 @@ from tierlab.report.variants_report import (
     variants_json,
     variants_markdown,
 )
+from tierlab.run.keys import rules_digest
 from tierlab.run.record import CellRecord
 from tierlab.run.survey import claim, forced, product
+from tierlab.run.survey_android import as_variants, swapped
 from tierlab.run.survey_variants import Loaded, Refusal, VariantSurvey, cells_of, is_clean, view
 from tierlab.toolchain.build import Build
 
 if TYPE_CHECKING:
+    from tierlab.cells.matrix import Matrix
     from tierlab.run.workbench import Workbench
 
 MATRIX = load_matrix(Path(__file__).parents[2] / "matrix.yaml")
@@ -204,10 +209,44 @@ def test_the_rules_follow_the_forced_variant() -> None:
     class Bench:
         matrix = MATRIX
 
+        def judge_by(self, matrix: Matrix) -> None:
+            self.matrix = matrix
+
     bench = Bench()
     before = {cell.path for cell in cells_of(bench.matrix, "neoverse-n2") if cell.problem.op == "mul_mat"}
-    forced(cast("Workbench", bench), {"neoverse-n2": "armv8.0_1"})
+    forced(cast("Workbench", bench), {"neoverse-n2": MATRIX.variants[0]})
     after = {cell.path for cell in cells_of(bench.matrix, "neoverse-n2") if cell.problem.op == "mul_mat"}
     assert before == {"default", "repack", "kleidiai"}
     assert after == {"default", "kleidiai"}, "KleidiAI asks the CPU, repack what the variant was compiled for"
     assert MATRIX.variant_of["neoverse-n2"].name == "armv8.6_2"
+    assert rules_digest(bench.matrix) == rules_digest(MATRIX), "verdicts of known variants are shared"
+    forced(cast("Workbench", bench), {"neoverse-n2": Variant("android_armv9.0_1", frozenset({"sve2"}))})
+    assert rules_digest(bench.matrix) != rules_digest(MATRIX), "a variant of another set has keys of its own"
+
+
+def test_the_android_set_on_linux_by_swapping_two_questions() -> None:
+    text = (
+        'if (CMAKE_SYSTEM_NAME MATCHES "Linux")\nelseif (GGML_SYSTEM_ARCH STREQUAL "ARM")\n'
+        'if (CMAKE_SYSTEM_NAME MATCHES "Linux")\nl\nelseif (CMAKE_SYSTEM_NAME MATCHES "Android")\na\n'
+    )
+    assert swapped(text) == (
+        'if (CMAKE_SYSTEM_NAME MATCHES "Linux")\nelseif (GGML_SYSTEM_ARCH STREQUAL "ARM")\n'
+        'if (CMAKE_SYSTEM_NAME MATCHES "Nobody")\nl\nelseif (CMAKE_SYSTEM_NAME MATCHES "Linux")\na\n'
+    )
+    for other in ("", text.replace("Android", "Other"), text.replace('STREQUAL "ARM"', "ARM")):
+        with pytest.raises(SourceError, match="does not ask for Linux and then for Android"):
+            swapped(other)
+
+
+def test_what_is_compiled_in_counts_for_the_rules_not_what_is_declared() -> None:
+    v9 = Backend("android_armv9.0_1", frozenset({"dotprod", "sve2"}))
+    assert as_variants([v9])[0].needs == {"dotprod", "sve2", "sve"}
+    assert v9.score({"dotprod", "sve2"}) == 35
+
+
+def test_the_android_page_stands_beside_the_linux_page() -> None:
+    other = VariantAnswer(found(), {**SETS, "android": LINUX}, MATRIX, "android")
+    text = variants_markdown(answer(), other)
+    assert text.count("# Backend variants\n") == text.count("# The Android set, compiled for Linux\n") == 1
+    assert "--android does" not in text
+    assert "--android does" in variants_markdown(answer())

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 CLAIMS = "ggml.claims"
 
 BLOCKED = (
-    "Not executed: ggml declares this set only where CMake's system is Android, which takes the NDK's "
-    "toolchain; the lab compiles for Linux. Scores follow ggml's rule from what the profiles promise, which "
-    "every session checks."
+    "Not executed (--android does): scores by ggml's rule from what the profiles promise, which every "
+    "session checks."
 )
 
 
@@ -35,6 +34,12 @@ class VariantAnswer:
     found: VariantSurvey
     sets: Mapping[str, Sequence[Backend]]
     matrix: Matrix
+    system: str = "linux"
+
+    @property
+    def backends(self) -> Sequence[Backend]:
+        """The set that was executed."""
+        return self.sets[self.system]
 
     @property
     def against(self) -> tuple[str, ...]:
@@ -47,13 +52,21 @@ class VariantAnswer:
         return sum(record.verdict in UNDETERMINED for record in _records(self.found))
 
 
-def variants_markdown(answer: VariantAnswer) -> str:
+def variants_markdown(answer: VariantAnswer, android: VariantAnswer | None = None) -> str:
+    """Two pages where the Android set was executed too, else its scores by ggml's rule."""
+    if android is not None:
+        return f"{_page(answer, 'Backend variants')}\n{_page(android, 'The Android set, compiled for Linux')}"
+    by_rule = ["## The Android set", BLOCKED, _android(answer)]
+    return "\n\n".join([_page(answer, "Backend variants").rstrip(), *by_rule]) + "\n"
+
+
+def _page(answer: VariantAnswer, title: str) -> str:
     found = answer.found
     parts = [
-        "# Backend variants",
+        f"# {title}",
         "\n".join(f"- **{text}**" for text in answer.against) or _all_well(found),
         "## What each variant is compiled for",
-        _compiled(answer.sets["linux"]),
+        _compiled(answer.backends),
         "## Score on each profile (0: not eligible; the loaded one in brackets)",
         _scores(answer),
         "## Why a variant is not eligible: what the CPU lacks",
@@ -64,9 +77,6 @@ def variants_markdown(answer: VariantAnswer) -> str:
         _bytes(found),
         "## Where the claims of variants differ (all as the rules say)",
         _claims(found),
-        "## The Android set",
-        BLOCKED,
-        _android(answer),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -88,7 +98,7 @@ def _compiled(backends: Sequence[Backend]) -> str:
 
 
 def _scores(answer: VariantAnswer) -> str:
-    names = [variant.name for variant in answer.matrix.variants]
+    names = [backend.name for backend in answer.backends]
     rows = []
     for each in answer.found.loaded:
         scores = dict(each.scores)
@@ -102,7 +112,7 @@ def _lacking(answer: VariantAnswer) -> str:
     rows = []
     for each in answer.found.loaded:
         features = answer.matrix.profiles[each.profile].features
-        lacks = {backend.name: backend.lacks(features) for backend in answer.sets["linux"]}
+        lacks = {backend.name: backend.lacks(features) for backend in answer.backends}
         text = "; ".join(f"{name}: {', '.join(names)}" for name, names in lacks.items() if names)
         rows.append([each.profile, text or "nothing"])
     return table(["profile", "variant: lacking features"], rows)
@@ -224,6 +234,8 @@ def _android(answer: VariantAnswer) -> str:
 
 
 def _declared(answer: VariantAnswer) -> list[str]:
+    if answer.system != "linux":
+        return []  # matrix.yaml knows one set
     tree = {backend.name: backend.needs for backend in answer.sets["linux"]}
     known = {variant.name: variant.needs for variant in answer.matrix.variants}
     return [
@@ -252,7 +264,7 @@ def _wrong(answer: VariantAnswer, each: Loaded) -> list[str]:
     scores = dict(each.scores)
     lines = [
         f"{backend.name} scores {scores.get(backend.name)}, by the rule {backend.score(features)}"
-        for backend in answer.sets["linux"]
+        for backend in answer.backends
         if scores.get(backend.name) != backend.score(features)
     ]
     best = max(scores, key=lambda name: scores[name], default="")
@@ -297,9 +309,7 @@ def variants_json(answer: VariantAnswer) -> dict[str, Any]:
             for each in found.loaded
         },
         "lacks": {
-            each.profile: {
-                b.name: list(b.lacks(features[each.profile].features)) for b in answer.sets["linux"]
-            }
+            each.profile: {b.name: list(b.lacks(features[each.profile].features)) for b in answer.backends}
             for each in found.loaded
         },
         "refused": [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from tierlab.cells.matrix import Matrix
+    from tierlab.cells.matrix import Matrix, Variant
     from tierlab.harness.messages import Hello
     from tierlab.run.record import CellRecord
     from tierlab.toolchain.build import Build
@@ -123,11 +123,11 @@ def opened(plan: Plan, matrix_file: Path) -> Iterator[Workbench]:
         yield bench
 
 
-def forced(bench: Workbench, variants: Mapping[str, str]) -> None:
+def forced(bench: Workbench, variants: Mapping[str, Variant]) -> None:
     """Tell the bench's rules that these profiles (profile → variant) load another variant than ggml would."""
-    by_name = {variant.name: variant for variant in bench.matrix.variants}
-    loaded = {**bench.matrix.variant_of, **{name: by_name[word] for name, word in variants.items()}}
-    bench.matrix = replace(bench.matrix, variant_of=loaded)
+    known = dict.fromkeys((*bench.matrix.variants, *variants.values()))
+    loaded = {**bench.matrix.variant_of, **variants}
+    bench.judge_by(replace(bench.matrix, variants=tuple(known), variant_of=loaded))
 
 
 def product(profile: str, kind: str, shape: str, path: str, threads: int = 1) -> Cell:

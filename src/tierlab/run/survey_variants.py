@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tierlab.cells.matrix import Matrix
+    from tierlab.cells.matrix import Matrix, Variant
     from tierlab.cells.model import Cell
     from tierlab.harness.messages import Hello
     from tierlab.run.record import CellRecord
@@ -71,30 +71,34 @@ class VariantSurvey:
     ran: dict[tuple[str, str], dict[str, CellRecord]]
 
 
-def variant_survey(survey: Survey, profiles: Sequence[str], variants: Sequence[str]) -> VariantSurvey:
+def variant_survey(
+    survey: Survey, profiles: Sequence[str], variants: Sequence[Variant], kinds: Sequence[str] = TYPES
+) -> VariantSurvey:
     """Ask every profile what it loads, then force each variant on each profile."""
     said = [_hello(survey, profile) for profile in profiles]
     refusals: list[Refusal] = []
     ran: dict[tuple[str, str], dict[str, CellRecord]] = {}
     for variant in variants:
-        fits = [each.profile for each in said if dict(each.scores).get(variant, 0) > 0]
+        fits = [each.profile for each in said if dict(each.scores).get(variant.name, 0) > 0]
         with _only(survey, variant, fits) as alone:
-            cells = [cell for profile in fits for cell in cells_of(alone.matrix, profile)]
+            cells = [cell for profile in fits for cell in cells_of(alone.matrix, profile, kinds)]
             records = alone.answers(cells)
             for profile in fits:
-                ran[profile, variant] = {
+                ran[profile, variant.name] = {
                     cell.id: records[cell.id] for cell in cells if cell.profile == profile
                 }
-            refusals += [_refusal(alone, each.profile, variant) for each in said if each.profile not in fits]
+            refusals += [
+                _refusal(alone, each.profile, variant.name) for each in said if each.profile not in fits
+            ]
     return VariantSurvey(tuple(said), tuple(refusals), ran)
 
 
-def cells_of(matrix: Matrix, profile: str) -> list[Cell]:
+def cells_of(matrix: Matrix, profile: str, kinds: Sequence[str] = TYPES) -> list[Cell]:
     """A few products on every path that must take them, and the claims of both fast paths."""
     fast = [name for name, info in matrix.paths.items() if info.buffer]
-    claims = [claim(profile, kind, CLAIM_SHAPE, path) for kind in TYPES for path in fast]
+    claims = [claim(profile, kind, CLAIM_SHAPE, path) for kind in kinds for path in fast]
     products = [
-        product(profile, kind, shape, path) for kind in TYPES for shape in SHAPES for path in matrix.paths
+        product(profile, kind, shape, path) for kind in kinds for shape in SHAPES for path in matrix.paths
     ]
     return [*claims, *(cell for cell in products if expected_claim(matrix, cell))]
 
@@ -124,11 +128,11 @@ def _refusal(alone: Survey, profile: str, variant: str) -> Refusal:
 
 
 @contextmanager
-def _only(survey: Survey, variant: str, profiles: Sequence[str]) -> Iterator[Survey]:
+def _only(survey: Survey, variant: Variant, profiles: Sequence[str]) -> Iterator[Survey]:
     """The survey on a build with one backend, with the rules told which variant these profiles load."""
     with TemporaryDirectory(prefix="variant-", dir=cache_root()) as folder:
-        build = view(survey.build, f"libggml-cpu-{variant}.so", folder)
-        plan = replace(survey.plan, run_dir=survey.plan.run_dir / variant, builds={BUILD: build})
+        build = view(survey.build, f"libggml-cpu-{variant.name}.so", folder)
+        plan = replace(survey.plan, run_dir=survey.plan.run_dir / variant.name, builds={BUILD: build})
         with opened(plan, survey.plan.matrix_file) as bench:
             forced(bench, dict.fromkeys(profiles, variant))
             yield Survey(bench, survey.tree)
