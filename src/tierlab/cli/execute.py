@@ -113,5 +113,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _finish(run_dir: Path, plan: Plan) -> None:
     """Complete `run.json` but for the exit code: what the CPUs and the canaries said, the end."""
     info = with_hellos(read_run_info(run_dir), plan)
-    info = replace(info, notes=(*info.notes, *canary_notes(run_dir)))
+    info = replace(info, notes=(*info.notes, *canary_notes(plan)))
     write_run_info(run_dir, replace(info, finished=now()))

@@ -19,7 +19,6 @@ from tierlab.toolchain.cache import cache_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.model import Cell, LaneKey
@@ -70,11 +69,17 @@ def canary_lanes(matrix: Matrix, plan: Plan) -> Iterator[tuple[LaneKey, tuple[Ce
     return ((key, tuple(group)) for key, group in groupby(cells, key=lambda cell: cell.lane))
 
 
-def canary_notes(run_dir: Path) -> tuple[str, ...]:
-    """What the canaries say against their exclusions: a cell that passes need not be excluded."""
-    notes = (
-        f"The excluded cell {record.cell} passes: see whether its exclusion in matrix.yaml is still needed."
-        for record in iter_records(run_dir, name=CANARIES)
-        if record.verdict is Verdict.PASS
-    )
-    return tuple(dict.fromkeys(notes))
+def canary_notes(plan: Plan) -> tuple[str, ...]:
+    """What the canaries say against their exclusions: a cell that passes may not need to be excluded."""
+    matrix = load_matrix(plan.matrix_file)
+    passing = {
+        record.cell for record in iter_records(plan.run_dir, name=CANARIES) if record.verdict is Verdict.PASS
+    }
+    notes = []
+    for text in sorted(passing):
+        exclusion = matrix.exclusion_of(parse_cell_id(matrix, text))
+        reason = (
+            "" if exclusion is None else f' It is excluded because: "{" ".join(exclusion.reason.split())}"'
+        )
+        notes.append(f"An excluded cell passes: {text}.{reason}")
+    return tuple(notes)
