@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from absent import absent
 
 from tierlab.errors import EngineError
 from tierlab.toolchain.docker_engine import DockerEngine, sweep_containers
@@ -41,7 +42,7 @@ def make_docker() -> DockerEngine:
     try:
         return DockerEngine()
     except EngineError as error:
-        pytest.skip(f"no docker engine: {error}")
+        absent(f"no docker engine: {error}")
 
 
 @pytest.fixture(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import docker.errors
 import pytest
+from absent import absent
 from robustness_lab import MEDIUM, Lab, finished, records, remove, until
 
 from tierlab.errors import EngineError
@@ -33,7 +34,7 @@ def engine() -> Iterator[DockerEngine]:
     try:
         made = DockerEngine(lambda _: None)
     except EngineError as error:
-        pytest.skip(f"no docker engine: {error}")
+        absent(f"no docker engine: {error}")
     with closing(made):
         made.prepare()
         yield made
