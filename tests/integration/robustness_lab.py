@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+import uuid
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from tierlab.toolchain.cache import cache_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 90.0
@@ -212,3 +213,13 @@ def remove(lab: Lab) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     shutil.rmtree(lab.place, ignore_errors=True)
+
+
+@contextmanager
+def lab_in(place: Path) -> Iterator[Lab]:
+    """A lab of its own at `place` (made here); at the end nothing of it is left."""
+    made = Lab(place, uuid.uuid4().hex)
+    made.place.mkdir()
+    made.fill_cache()
+    yield made
+    remove(made)

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import uuid
 from collections import Counter
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,8 +24,8 @@ from robustness_lab import (
     Watched,
     comm,
     finished,
+    lab_in,
     records,
-    remove,
     until,
     worker_pids,
 )
@@ -54,11 +53,8 @@ def _image() -> None:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path / "lab", uuid.uuid4().hex)
-    made.place.mkdir()
-    made.fill_cache()
-    yield made
-    remove(made)
+    with lab_in(tmp_path / "lab") as made:
+        yield made
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import uuid
 from collections import Counter
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import docker.errors
 import pytest
 from absent import absent
-from robustness_lab import MEDIUM, Lab, finished, records, remove, until
+from robustness_lab import MEDIUM, Lab, finished, lab_in, records, until
 
 from tierlab.errors import EngineError
 from tierlab.toolchain.docker_client import addresses
@@ -42,11 +41,8 @@ def engine() -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path / "lab", uuid.uuid4().hex)
-    made.place.mkdir()
-    made.fill_cache()
-    yield made
-    remove(made)
+    with lab_in(tmp_path / "lab") as made:
+        yield made
 
 
 class Door:

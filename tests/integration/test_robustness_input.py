@@ -9,13 +9,12 @@ import socket
 import subprocess
 import sys
 import threading
-import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from absent import absent
-from robustness_lab import ROOT, SMALL, Done, Lab, records, remove
+from robustness_lab import ROOT, SMALL, Done, Lab, lab_in, records
 
 from tierlab.toolchain.choose import choose_engine
 
@@ -55,11 +54,8 @@ def _image() -> None:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path / "lab", uuid.uuid4().hex)
-    made.place.mkdir()
-    made.fill_cache()
-    yield made
-    remove(made)
+    with lab_in(tmp_path / "lab") as made:
+        yield made
 
 
 def assert_refused(done: Done, code: int, *words: str) -> None:

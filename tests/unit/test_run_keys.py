@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tierlab.cells.inputs import as_float32
 from tierlab.cells.load import load_matrix
 from tierlab.cells.model import LaneKey
 from tierlab.cells.selection import Selection
 from tierlab.errors import StoreError
 from tierlab.run.keys import canonical, digest_of, lane_parts, rules_digest, source_digest
 from tierlab.run.plan import Plan, read_plan, write_plan
-from tierlab.run.requests import ROW_PADDING, as_float32, padded_rows
+from tierlab.run.requests import ROW_PADDING, padded_rows
 from tierlab.toolchain.build import Build
 
 MATRIX = load_matrix(Path(__file__).parents[2] / "matrix.yaml")

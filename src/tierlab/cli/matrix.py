@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,10 @@ from tierlab.cli.options import SelectionWords, given_path, whole_number
 from tierlab.errors import ExitCode, UsageError
 from tierlab.report.terminal import print_summary
 from tierlab.report.text import plural
-from tierlab.report.writing import write_reports
+from tierlab.report.writing import conclude
 from tierlab.run.merge import merge
 from tierlab.run.prepare import Wish, default_jobs, prepare
-from tierlab.run.store import find_run, mark_latest, write_run_info
+from tierlab.run.store import find_run, mark_latest
 
 if TYPE_CHECKING:
     from tierlab.report.model import Summary
@@ -48,8 +47,7 @@ def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool
 
 
 def _report(run_dir: Path, interrupted: bool) -> ExitCode:
-    summary = write_reports(run_dir)
-    write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
+    summary = conclude(run_dir)
     print_summary(summary, Console(), run_dir)
     waiting = _waiting(summary)
     if interrupted and waiting:

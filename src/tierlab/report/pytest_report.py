@@ -18,11 +18,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if run_dir is None:
         return
     from tierlab.report.text import headline
-    from tierlab.report.writing import write_reports
+    from tierlab.report.writing import conclude
     from tierlab.run.store import now, read_cells, read_run_info, write_run_info
 
     info = read_run_info(run_dir)
     write_run_info(run_dir, replace(info, asked=len(read_cells(run_dir)), finished=now()))
-    summary = write_reports(run_dir)
-    write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
+    summary = conclude(run_dir)
     terminalreporter.write_line(f"tierlab: {headline(summary)}; reports in {run_dir}")

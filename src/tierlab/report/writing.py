@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierlab.report.html import page
@@ -11,6 +12,7 @@ from tierlab.report.junit import junit_lines
 from tierlab.report.markdown import markdown
 from tierlab.report.model import Summary, summarise
 from tierlab.run.appendlog import replace_file
+from tierlab.run.store import write_run_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,4 +29,11 @@ def write_reports(run_dir: Path) -> Summary:
     replace_file(run_dir / "junit.xml", (line.encode() for line in junit_lines(summary)))
     replace_file(run_dir / "summary.md", (markdown(summary).encode(),))
     replace_file(run_dir / "index.html", (page(summary).encode(),))
+    return summary
+
+
+def conclude(run_dir: Path) -> Summary:
+    """Write every report and note the run's exit code in run.json. Raises StoreError."""
+    summary = write_reports(run_dir)
+    write_run_info(run_dir, replace(summary.info, exit_code=int(summary.exit_code)))
     return summary

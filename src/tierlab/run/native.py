@@ -9,8 +9,8 @@ from tierlab.emulator.command_line import on_hardware
 from tierlab.emulator.promise import broken_promises
 from tierlab.errors import ProbeError
 from tierlab.harness.folder import SessionFolder
-from tierlab.harness.session import HarnessCommand, Session
-from tierlab.run.workbench import BUILD_MOUNT, ENVIRONMENT
+from tierlab.harness.session import Session
+from tierlab.run.workbench import BUILD_MOUNT, harness_command
 from tierlab.toolchain.engine import Limits, Mount
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ def probe(engine: Engine, build: Build) -> Hello:
     with SessionFolder() as folder:
         mounts = [Mount(build.directory, BUILD_MOUNT), folder.mount]
         with engine.sandbox(mounts, Limits()) as sandbox:
-            command = HarnessCommand(
-                f"{BUILD_MOUNT}/{build.harness.name}", BUILD_MOUNT, build.binaries[:16], (), ENVIRONMENT
-            )
+            command = harness_command(build, ())
             with Session(folder, command, lambda argv, env: sandbox.spawn(argv, env)) as session:
                 return session.start()
 

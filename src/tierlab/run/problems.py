@@ -17,7 +17,7 @@ from tierlab.oracle.expectation import Expectation
 from tierlab.oracle.product import expect
 from tierlab.run import arrays as files
 from tierlab.run.keys import AGREEMENT_SOURCES, INPUT_SOURCES, ORACLE_SOURCES, digest_of, source_digest
-from tierlab.run.requests import Inputs, as_float32
+from tierlab.run.requests import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ class Problems:
     def _load_inputs(self, problem: Problem) -> Inputs:
         arrays = self._cached("inputs", problem.id, lambda: self._make_inputs(problem))
         activations = arrays.get("activations")
-        values = None if activations is None else as_float32(problem.activation_type, activations)
+        values = None if activations is None else made.as_float32(problem.activation_type, activations)
         return Inputs(arrays.get("weights"), activations, values, arrays.get("ids"))
 
     def _make_inputs(self, problem: Problem) -> Arrays:

@@ -91,12 +91,3 @@ def padded_rows(rows: NDArray[np.generic]) -> tuple[NDArray[np.uint8], int]:
     padded = np.full((rows.size // rows.shape[-1], stride), 0xFF, np.uint8)
     padded[:, :row_bytes] = np.ascontiguousarray(rows).reshape(len(padded), -1).view(np.uint8)
     return padded.reshape(-1), stride
-
-
-def as_float32(activation_type: str, rows: NDArray[np.generic]) -> NDArray[np.float32]:
-    """The exact float32 values of activations, given as float32 or as the bits (uint16) of f16 or bf16."""
-    if activation_type == "f16":
-        return rows.view(np.float16).astype(np.float32)
-    if activation_type == "bf16":
-        return (rows.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return rows.astype(np.float32, copy=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tierlab.cells.load import load_matrix
@@ -17,7 +18,7 @@ from tierlab.run.keys import lane_parts, rules_digest
 from tierlab.run.problems import Problems
 from tierlab.run.provenance import note_hello
 from tierlab.run.reference import Reference
-from tierlab.run.store import Store, read_records
+from tierlab.run.store import CANARIES, Store, iter_records
 from tierlab.run.verdict_cache import VerdictCache
 from tierlab.toolchain.cache import cache_root
 from tierlab.toolchain.choose import choose_engine
@@ -43,6 +44,13 @@ ENVIRONMENT = {
 }
 
 
+def harness_command(build: Build, emulator: Sequence[str]) -> HarnessCommand:
+    """How to start the build's harness in a sandbox that mounts the build at BUILD_MOUNT."""
+    inside = f"{BUILD_MOUNT}/{build.harness.relative_to(build.directory)}"
+    backends = f"{BUILD_MOUNT}/{build.backend_dir.relative_to(build.directory)}".rstrip("/.")
+    return HarnessCommand(inside, backends, build.binaries[:16], tuple(emulator), ENVIRONMENT)
+
+
 @dataclass(frozen=True)
 class Room:
     """An open sandbox with a session folder mounted; sessions follow one another in it."""
@@ -58,9 +66,10 @@ class Workbench:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.matrix: Matrix = load_matrix(plan.matrix_file)
-        self.answered = {
-            cell: record for cell, record in read_records(plan.run_dir).items() if not record.undetermined
-        }
+        # Canaries too: none of them is among the cells that were asked for.
+        last = chain(iter_records(plan.run_dir), iter_records(plan.run_dir, name=CANARIES))
+        records = {record.cell: record for record in last}
+        self.answered = {cell: record for cell, record in records.items() if not record.undetermined}
         self.store = Store(plan.run_dir)
         self._engine = choose_engine(plan.engine, say=lambda _: None)
         self._rooms: dict[str, Room] = {}
@@ -103,9 +112,7 @@ class Workbench:
 
     def _session(self, build: Build, emulator: Sequence[str]) -> Session:
         room = self._room(build)
-        inside = f"{BUILD_MOUNT}/{build.harness.relative_to(build.directory)}"
-        backends = f"{BUILD_MOUNT}/{build.backend_dir.relative_to(build.directory)}".rstrip("/.")
-        start = HarnessCommand(inside, backends, build.binaries[:16], tuple(emulator), ENVIRONMENT)
+        start = harness_command(build, emulator)
 
         def spawn(argv: Sequence[str], env: Mapping[str, str]) -> Process:
             return room.sandbox.spawn(argv, env)
