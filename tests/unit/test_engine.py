@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierlab.toolchain.engine import Say
+    from tierlab.toolchain.image import Recipe
 
 LIMITS = Limits(memory_bytes=1 << 29, processes=20)
 
@@ -248,18 +249,18 @@ def test_docker_comes_first_and_rootfs_second(monkeypatch: pytest.MonkeyPatch) -
     class Answering:
         name = "docker"
 
-        def __init__(self, say: Say) -> None:
+        def __init__(self, say: Say, recipe: Recipe | None) -> None:
             pass
 
     class Silent:
-        def __init__(self, say: Say) -> None:
+        def __init__(self, say: Say, recipe: Recipe | None) -> None:
             msg = "no Docker engine answers"
             raise EngineError(msg)
 
     class Possible:
         name = "rootfs"
 
-        def __init__(self, say: Say) -> None:
+        def __init__(self, say: Say, recipe: Recipe | None) -> None:
             pass
 
         def obstacle(self) -> None:

@@ -16,6 +16,7 @@ from tierlab.toolchain.engine import EMULATORS, KLEIDIAI_ROOT
 from tierlab.toolchain.image import (
     MANIFEST_PATH,
     RECIPE_FILES,
+    extended_recipe,
     identity_of,
     load_recipe,
     log_failure,
@@ -50,6 +51,31 @@ def test_every_change_of_the_recipe_changes_its_tag(tmp_path: Path) -> None:
         tags.add(load_recipe(tmp_path).tag)
     assert len(tags) == 1 + len(RECIPE_FILES)
     assert RECIPE.tag == f"tierlab-toolchain:{RECIPE.digest[:12]}"
+
+
+def test_an_extended_recipe_is_another_image(tmp_path: Path) -> None:
+    more = extended_recipe(RECIPE, "llvm", tmp_path)
+    assert more.tag != RECIPE.tag
+    assert more.base == RECIPE.base
+    assert extended_recipe(RECIPE, "llvm", tmp_path) == more
+    text = (more.directory / "packages.txt").read_text()
+    assert text.startswith((recipe_directory() / "packages.txt").read_text())
+    assert {"llvm-19", "clang-19"} <= {line.split()[0] for line in text.splitlines() if line}
+    for name in set(RECIPE_FILES) - {"packages.txt"}:
+        assert (more.directory / name).read_bytes() == (recipe_directory() / name).read_bytes()
+
+
+def test_the_plain_image_does_not_know_the_lists_of_others(tmp_path: Path) -> None:
+    copy_of_recipe(tmp_path)
+    (tmp_path / "llvm.txt").write_text("another-package -\n")
+    assert load_recipe(tmp_path).digest == RECIPE.digest
+    changed = extended_recipe(load_recipe(tmp_path), "llvm", tmp_path / "cache")
+    assert changed.digest != extended_recipe(RECIPE, "llvm", tmp_path / "cache").digest
+
+
+def test_a_missing_package_list_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"llvn\.txt cannot be read.*no image with llvn"):
+        extended_recipe(RECIPE, "llvn", tmp_path)
 
 
 def test_a_missing_recipe_file_is_named(tmp_path: Path) -> None:

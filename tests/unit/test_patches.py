@@ -171,10 +171,10 @@ def test_malformed(content: bytes, words: str) -> None:
 
 
 def test_series(tmp_path: Path) -> None:
-    (tmp_path / "series").write_text("# first\n\nb.patch  # why\na.patch\n")
+    (tmp_path / "series").write_text("# first\n\nb.patch iq4_xs q4_k # why\na.patch\n")
     (tmp_path / "a.patch").write_bytes(b"A")
     (tmp_path / "b.patch").write_bytes(b"B")
-    assert load_series(tmp_path) == (Patch("b.patch", b"B"), Patch("a.patch", b"A"))
+    assert load_series(tmp_path) == (Patch("b.patch", b"B", ("iq4_xs", "q4_k")), Patch("a.patch", b"A"))
 
 
 @pytest.mark.parametrize(

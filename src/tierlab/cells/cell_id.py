@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import is_known
 from tierlab.cells.claims import rule_of
 from tierlab.cells.model import Cell, Problem
 from tierlab.cells.positions import nearest
@@ -53,7 +54,7 @@ def parse_cell_id(matrix: Matrix, text: str) -> Cell:
         ),
         path=_known(text, "path", path, matrix.paths),
         threads=int(threads[1:]),
-        build=_known(text, "build", build, matrix.builds),
+        build=build if is_known(build, matrix.builds) else _known(text, "build", build, matrix.builds),
         profile=_known(text, "profile", profile, matrix.profiles),
     )
     _check_possible(matrix, cell, text)
@@ -73,7 +74,8 @@ def _check_possible(matrix: Matrix, cell: Cell, text: str) -> None:
         if bool(problem.shape.experts) != (problem.op == "mul_mat_id"):
             raise _refused(text, f"the shape {problem.shape.id} does not fit {problem.op}")
         if rule_of(matrix, cell) is None:
-            msg = f"path {cell.path} does not take it on {cell.profile} (see the path's rules in matrix.yaml)"
+            place = f"{cell.profile} in build {cell.build}"
+            msg = f"path {cell.path} does not take it on {place} (see the path's rules in matrix.yaml)"
             raise _refused(text, msg)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import patches_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -41,6 +43,7 @@ def rule_of(matrix: Matrix, cell: Cell) -> Rule | None:
     for rule in path.rules:
         if (
             problem.weight_type in rule.types
+            and rule.from_patch <= patches_in(cell.build)
             and _cpu_fits(rule, profile, variant)
             and _problem_fits(rule, problem)
             and (rule.threads is None or rule.threads[0] <= cell.threads <= rule.threads[1])

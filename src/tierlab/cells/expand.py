@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tierlab.cells import builds
 from tierlab.cells.cell_id import parse_cell_id
 from tierlab.cells.claims import rule_of
 from tierlab.cells.model import Cell, Problem
@@ -79,13 +80,14 @@ def _with_named(matrix: Matrix, scope: Scope, named: list[Cell]) -> Iterator[tup
     from_preset = _narrowed(matrix, scope) if scope.pattern is not None else iter(())
     found: dict[Cell, Exclusion | None] = {cell: matrix.exclusion_of(cell) for cell in from_preset}
     found.update((cell, None) for cell in named if scope.holds(cell) and _in_shard(cell.problem, scope))
-    order = [list(matrix.builds), list(matrix.profiles), list(matrix.suites)]
+    order = [list(matrix.profiles), list(matrix.suites)]
     problems = {problem: place for place, problem in enumerate(dict.fromkeys(cell.problem for cell in found))}
     paths = list(matrix.paths)
 
-    def key(cell: Cell) -> tuple[int, ...]:
-        lane = (order[0].index(cell.build), order[1].index(cell.profile), order[2].index(cell.problem.suite))
-        return (*lane, problems[cell.problem], paths.index(cell.path), cell.threads)
+    def key(cell: Cell) -> tuple[float, ...]:
+        lane = (order[0].index(cell.profile), order[1].index(cell.problem.suite))
+        way = (problems[cell.problem], paths.index(cell.path), cell.threads)
+        return (*builds.order(cell.build, matrix.builds), *lane, *way)
 
     return ((cell, found[cell]) for cell in sorted(found, key=key))
 

@@ -136,6 +136,7 @@ def _rule(document: Document, where: Keys, entry: Data, types: Mapping[str, Weig
         m=_range(document, (*where, "m"), entry.get("m")),
         threads=_range(document, (*where, "threads"), entry.get("threads")),
         planes_3=entry.get("planes_3", True),
+        from_patch=entry.get("from_patch", 0),
     )
 
 

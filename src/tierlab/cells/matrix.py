@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import family
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -90,6 +92,7 @@ class Rule:
     """One case in which a path must take an operation; of a path's rules the first that fits counts.
 
     `variant` features are those the loaded backend was compiled with, `cpu` features those the CPU has.
+    With `from_patch` the rule holds for builds with at least that many patches of the series.
     """
 
     types: frozenset[str]
@@ -104,6 +107,7 @@ class Rule:
     m: tuple[int, int] | None = None
     threads: tuple[int, int] | None = None
     planes_3: bool = True
+    from_patch: int = 0
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,7 @@ def axis_value(axis: str, cell: Cell) -> str | int:
         case "threads":
             return cell.threads
         case "builds":
-            return cell.build
+            return family(cell.build)
         case "profiles":
             return cell.profile
     msg = f"no such axis: {axis}"

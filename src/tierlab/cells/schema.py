@@ -116,6 +116,7 @@ _RULE = _record(
     m=_RANGE,
     threads=_RANGE,
     planes_3={"type": "boolean"},
+    from_patch=_COUNT,
     kernels=_record(("gemv",), gemv=_list(_TEXT), gemm=_list(_TEXT)),
     note=_TEXT,
 )

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import is_known, order, prefix_length
 from tierlab.cells.positions import nearest
 from tierlab.cells.selectors import axis_values, resolve
 from tierlab.errors import SelectionError, UsageError
@@ -103,7 +104,7 @@ def scope_of(matrix: Matrix, selection: Selection) -> Scope:
         raise SelectionError(msg)
     return Scope(
         preset=preset,
-        builds=_axis("build", selection.builds, values["builds"]) if selection.builds else preset.builds,
+        builds=_builds(selection.builds, values["builds"]) if selection.builds else preset.builds,
         profiles=frozenset(profiles),
         types=frozenset(_axis("type", selection.types, values["types"])),
         paths=frozenset(_axis("path", selection.paths, values["paths"])),
@@ -111,6 +112,12 @@ def scope_of(matrix: Matrix, selection: Selection) -> Scope:
         shard=selection.shard,
         pattern=compiled(selection.globs) if selection.globs else None,
     )
+
+
+def _builds(wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Numbered builds (`patched-2`) have to be named exactly: how many there are, the series alone says."""
+    numbered = {name for name in wanted if prefix_length(name) is not None and is_known(name, known)}
+    return _axis("build", wanted, tuple(sorted({*known, *numbered}, key=lambda name: order(name, known))))
 
 
 def _axis(name: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

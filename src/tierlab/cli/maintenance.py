@@ -7,16 +7,16 @@ import difflib
 import shutil
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import is_known
 from tierlab.cli.checks import project_root
 from tierlab.cli.options import tree_path
 from tierlab.errors import ExitCode, UsageError
-from tierlab.run.prepare import make_builds
+from tierlab.run.prepare import make_builds, tree_of
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.cache import cache_root, remove_tree, tree_bytes
 from tierlab.toolchain.choose import choose_engine, remove_images
 from tierlab.toolchain.doctor import can_work, examine
 from tierlab.toolchain.flags import Mode, Options
-from tierlab.toolchain.sources import patched_tree, stock_tree, user_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     wanted = wanted or (["user"] if llama_cpp else ["stock"])
     for name in wanted:
-        if name not in BUILDS:
+        if not is_known(name, BUILDS):
             near = difflib.get_close_matches(name, BUILDS, 1) or ["stock"]
             have = ", ".join(BUILDS)
             msg = f"unknown build {name!r}; nothing was built. Did you mean {near[0]!r}? There are {have}"
@@ -57,10 +57,10 @@ def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
     chosen = choose_engine(engine or None, _say)
     failed = False
     if march:
-        own = tree_path(llama_cpp)
-        trees = {"stock": stock_tree, "patched": patched_tree, "user": lambda: user_tree(own)}
+        own = tree_path(llama_cpp) if llama_cpp else None
         options = Options(mode=Mode.MARCH, march=march)
-        made = {name: build_tree(chosen, trees[name](), options, say=_say) for name in wanted}
+        trees = {name: tree_of(name, own, _say) for name in wanted}
+        made = {name: build_tree(chosen, tree, options, say=_say) for name, tree in trees.items()}
     else:
         result = make_builds(chosen, wanted, tree_path(llama_cpp) if llama_cpp else None, _say)
         made = {**result.builds, "reference": result.reference}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import prefix_length
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
 from tierlab.errors import BuildError, ConfigError, UsageError
@@ -22,10 +23,10 @@ from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
 from tierlab.toolchain.flags import Mode, Options
-from tierlab.toolchain.sources import patched_tree, stock_tree, user_tree
+from tierlab.toolchain.sources import load_patches, patched_tree, stock_tree, user_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.selection import Selection
@@ -157,11 +158,6 @@ class Made:
 
 def make_builds(engine: Engine, names: Iterable[str], llama_cpp: Path | None, say: Say) -> Made:
     """Make the builds called `names` and the reference. BuildError only if the reference does not compile."""
-    trees: dict[str, Callable[[], Tree]] = {
-        "stock": lambda: stock_tree(say=say),
-        "patched": lambda: patched_tree(say=say),
-        "user": lambda: user_tree(Path(llama_cpp or "")),
-    }
     stock = stock_tree(say=say)
     reference = build_tree(engine, stock, Options(mode=Mode.REFERENCE), say=say)
     found = {"reference": stock}
@@ -171,12 +167,31 @@ def make_builds(engine: Engine, names: Iterable[str], llama_cpp: Path | None, sa
     unbuildable: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = trees[name]()
+            found[name] = tree_of(name, llama_cpp, say)
             builds[name] = build_tree(engine, found[name], options, say=say)
         except BuildError as error:
             say(f"tierlab: {error}")
             unbuildable[name] = " ".join(str(error).split())
     return Made(builds, reference, unbuildable, found)
+
+
+def tree_of(name: str, llama_cpp: Path | None, say: Say) -> Tree:
+    """The tree of a build: stock, patched, patched-N, user. UsageError where the series has fewer patches."""
+    if name == "user":
+        return user_tree(Path(llama_cpp or ""))
+    if name == "stock":
+        return stock_tree(say=say)
+    patches = load_patches()
+    count = prefix_length(name)
+    if count is None:
+        return patched_tree(patches=patches, say=say)
+    if count > len(patches):
+        msg = (
+            f"build {name!r} asks for {count} patches and the series has {len(patches)}; nothing was run. "
+            "Name one that exists"
+        )
+        raise UsageError(msg)
+    return replace(patched_tree(patches=patches[:count], say=say), name=name)
 
 
 def default_jobs() -> int:

@@ -26,10 +26,11 @@ _UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch of the series: file name and bytes."""
+    """A patch of the series: file name and bytes. `touches` are the types whose results it may change."""
 
     name: str
     content: bytes
+    touches: tuple[str, ...] = ()
 
 
 @dataclass

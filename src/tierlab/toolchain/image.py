@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierlab.errors import EngineError
+from tierlab.toolchain.cache import built_whole, locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,9 +18,12 @@ RELEASE = "trixie"
 """The Debian release of the base; packages.txt and extras.txt speak of it."""
 
 RECIPE_FILES = ("Dockerfile", "install.sh", "packages.txt", "extras.txt")
+"""All that decides what is in the image; a list like llvm.txt belongs to an image of its own."""
+
 INSTALL_DIRECTORY = "/opt/tierlab"
 """Where the recipe lies inside the image, and its manifest afterwards."""
 
+PACKAGES = "packages.txt"
 MANIFEST_PATH = f"{INSTALL_DIRECTORY}/manifest.txt"
 IMAGE_BYTES = 2 << 30
 """Disk that an image takes while it is made: twice its 0.76 GB, and the downloads."""
@@ -77,6 +81,31 @@ def load_recipe(directory: Path | None = None) -> Recipe:
             raise EngineError(msg) from error
         digest.update(f"{name} {len(contents[name])}\n".encode() + contents[name])
     return Recipe(directory, digest.hexdigest(), _base_of(contents["Dockerfile"].decode()))
+
+
+def extended_recipe(recipe: Recipe, name: str, cache: Path) -> Recipe:
+    """`recipe` with the packages of its list `NAME.txt` besides: the recipe of another image.
+
+    Its files are written to a folder below `cache`, named by their content. EngineError for a list that is
+    not there.
+    """
+    more = recipe.directory / f"{name}.txt"
+    try:
+        packages = (recipe.directory / PACKAGES).read_bytes() + more.read_bytes()
+    except OSError as error:
+        msg = (
+            f"the package list {error.filename} cannot be read ({error.strerror}); no image with {name} can "
+            "be made. Restore it from version control"
+        )
+        raise EngineError(msg) from error
+    content = hashlib.sha256(recipe.digest.encode() + packages).hexdigest()
+    final = cache / f"recipe-{name}-{content[:12]}"
+    if not final.is_dir():
+        with locked(cache / "lock"), built_whole(final) as partial:
+            for part in RECIPE_FILES:
+                (partial / part).write_bytes((recipe.directory / part).read_bytes())
+            (partial / PACKAGES).write_bytes(packages)
+    return load_recipe(final)
 
 
 def _base_of(dockerfile: str) -> str:

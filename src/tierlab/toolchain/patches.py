@@ -22,7 +22,10 @@ _REMEDY = "nothing was built. Refresh the patch against this tree (docs/patches.
 
 
 def load_series(directory: Path) -> tuple[Patch, ...]:
-    """The patches that `directory/series` names, in order; PatchError names a missing one with its line."""
+    """The patches that `directory/series` names, in order; PatchError names a missing one with its line.
+
+    A line reads `NAME [TYPE …]`: the types whose results the patch may change.
+    """
     series = directory / SERIES
     try:
         lines = series.read_text("utf-8", "surrogateescape").splitlines()
@@ -34,14 +37,14 @@ def load_series(directory: Path) -> tuple[Patch, ...]:
         raise PatchError(msg) from error
     patches: list[Patch] = []
     for number, line in enumerate(lines, 1):
-        name = line.split("#", 1)[0].strip()
+        name, *touches = line.split("#", 1)[0].split() or [""]
         if not name:
             continue
         if any(patch.name == name for patch in patches):
             msg = f"{series}:{number}: {name} is listed twice; a patch applies once. Remove one of the lines"
             raise PatchError(msg)
         try:
-            patches.append(Patch(name, (directory / name).read_bytes()))
+            patches.append(Patch(name, (directory / name).read_bytes(), tuple(touches)))
         except OSError as error:
             msg = f"{series}:{number}: {name} cannot be read ({error.strerror}); nothing was patched"
             raise PatchError(msg) from error
