@@ -98,7 +98,7 @@ class BubblewrapProcess:
         self._entered = True
         self._killed = False
         self._pump: threading.Thread | None = None
-        status_read, status_write = os.pipe()
+        status_read, status_write = _status_pipe()
         entry = ["bwrap", "--json-status-fd", str(status_write), *options, "--", *argv]
         try:
             self._outer = self._start(entering(groups, entry), status_write, log)
@@ -201,6 +201,19 @@ class BubblewrapProcess:
 
     def stderr_text(self) -> str:
         return self._settled(self._errors)
+
+
+def _status_pipe() -> tuple[int, int]:
+    """A pipe whose write end can read as well, so that a write never fails for want of a reader.
+
+    bubblewrap writes the namespace's first process to it before it lets that process go on. If our death made
+    that write fail, bubblewrap would die there and leave a process behind that waits for it without end.
+    """
+    reading, writing = os.pipe()
+    try:
+        return reading, os.open(f"/proc/self/fd/{writing}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(writing)
 
 
 def _first_process(status: int) -> int | None:
