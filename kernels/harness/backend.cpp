@@ -128,6 +128,15 @@ std::vector<std::string> Backend::extra_buffer_types() const {
     return names;
 }
 
+std::vector<std::pair<std::string, std::string>> Backend::banner() const {
+    std::vector<std::pair<std::string, std::string>> lines;
+    const auto ask = procedure<ggml_backend_get_features_t>("ggml_backend_get_features");
+    for (auto entry = ask == nullptr ? nullptr : ask(registry_); entry != nullptr && entry->name != nullptr; ++entry) {
+        lines.emplace_back(entry->name, entry->value);
+    }
+    return lines;
+}
+
 ggml_backend_buffer_type_t Backend::buffer_type(Path path) const {
     if (path == Path::standard) {
         return ggml_backend_dev_buffer_type(device_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tierlab {
@@ -31,6 +32,9 @@ public:
     const std::string &              variant() const { return variant_; }  // file name, `static` if linked in
     const std::vector<Candidate> &   candidates() const { return candidates_; }
     std::vector<std::string>         extra_buffer_types() const;
+
+    // What the backend says of itself, as programs print it: name and value (`DOTPROD`, `1`).
+    std::vector<std::pair<std::string, std::string>> banner() const;
 
     // The buffer type behind a path; nullptr if the device does not offer it.
     ggml_backend_buffer_type_t buffer_type(Path path) const;

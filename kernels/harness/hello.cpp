@@ -5,6 +5,7 @@
 #include "request.h"
 
 #include <cstdio>
+#include <link.h>
 
 namespace tierlab {
 
@@ -39,6 +40,14 @@ void add_type(Record & record, ggml_type type, const ggml_type_traits_cpu * trai
                            (multiplies ? type_name(traits->vec_dot_type) : "-") + " " + (quantises ? "1" : "0"));
 }
 
+// The files that make up this process, as the loader names them; the program itself has no name there.
+int add_object(dl_phdr_info * info, size_t, void * record) {
+    if (info->dlpi_name != nullptr && info->dlpi_name[0] == '/') {
+        static_cast<Record *>(record)->add("object", info->dlpi_name);
+    }
+    return 0;
+}
+
 }  // namespace
 
 Record hello(const std::string & build_id, const Backend & backend, const ReceiptState & receipt) {
@@ -53,6 +62,10 @@ Record hello(const std::string & build_id, const Backend & backend, const Receip
     for (const std::string & name : backend.extra_buffer_types()) {
         record.add("buft", name);
     }
+    for (const auto & entry : backend.banner()) {
+        record.add("banner", entry.first + " " + entry.second);
+    }
+    dl_iterate_phdr(add_object, &record);
     record.add("kernels", receipt.watched);
     if (!receipt.error.empty()) {
         record.add("counters_error", receipt.error);

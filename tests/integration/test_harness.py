@@ -102,6 +102,13 @@ def test_hello_tells_the_cpu(
     assert ("sme2" in hello.features) == (sme == 2)
     assert hello.kernels > 100
     assert hello.counters_error == ""
+    # What the backend says of itself is what it was compiled for, and the vector length it found.
+    banner = dict(hello.banner)
+    assert banner["NEON"] == "1"
+    compiled_for_sve = any(name in variant for name in ("8.2_3", "8.6", "9.2"))
+    assert ("SVE" in banner) == compiled_for_sve
+    assert hello.variant in {name.rpartition("/")[2] for name in hello.objects}
+    assert any("libggml-base" in name for name in hello.objects)
     scores = dict(hello.scores)
     assert len(scores) == 8
     assert scores[variant] == max(scores.values()) > 0

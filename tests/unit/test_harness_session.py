@@ -256,6 +256,15 @@ def test_silence_is_a_timeout_and_the_process_is_killed(theatre: Theatre, sessio
     assert not session.alive
 
 
+def test_farewell_returns_all_that_the_process_said(theatre: Theatre, session: Session) -> None:
+    theatre.add(obliging, stderr="kleidiai: primary q4 kernel feature I8MM\n")
+    session.start(LIMIT)
+    assert session.farewell(LIMIT) == "kleidiai: primary q4 kernel feature I8MM\n"
+    assert theatre.actors[0].ended.is_set()
+    assert not session.alive
+    assert session.farewell() == "", "nobody is left to say anything"
+
+
 def test_death_before_hello_tells_what_it_said(theatre: Theatre, session: Session) -> None:
     theatre.add(None, code=2, stderr="tierlab-harness: ggml found no CPU backend")
     with pytest.raises(HarnessError, match=r"died before it connected \(return code 2\).*no CPU backend"):

@@ -53,8 +53,15 @@ def key(of: Plan, **changes: object) -> dict[str, str]:
 
 
 def test_plan_survives_the_disk(tmp_path: Path) -> None:
-    made = plan(tmp_path)
+    made = replace(plan(tmp_path), environment={"GGML_KLEIDIAI_SME": "2"})
     assert read_plan(write_plan(made)) == made
+
+
+def test_the_environment_of_the_processes_is_part_of_a_verdict_s_key(tmp_path: Path) -> None:
+    plain = plan(tmp_path)
+    keys = [key(replace(plain, environment=words)) for words in ({"A": "1"}, {"A": "2"}, {"B": "1"})]
+    assert "environment" not in key(plain)
+    assert len({each["environment"] for each in keys}) == 3
 
 
 def test_damaged_plan_is_one_message(tmp_path: Path) -> None:

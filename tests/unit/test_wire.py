@@ -25,6 +25,9 @@ fa64 0
 sme_version 0
 buft CPU_KLEIDIAI
 buft CPU_REPACK
+banner DOTPROD 1
+banner SVE_CNT 16
+object /lab/build/libggml-base.so.0
 kernels 226
 uncounted odd_kernel its first instruction cannot be moved
 type q4_k 12 256 144 q8_k 1
@@ -67,6 +70,8 @@ def test_hello_is_read_whole() -> None:
     assert hello.buffer_types == ("CPU_KLEIDIAI", "CPU_REPACK")
     assert hello.kernels == 226
     assert hello.uncounted == (("odd_kernel", "its first instruction cannot be moved"),)
+    assert hello.banner == (("DOTPROD", "1"), ("SVE_CNT", "16"))
+    assert hello.objects == ("/lab/build/libggml-base.so.0",)
     assert hello.types == (
         TypeInfo("q4_k", 12, 256, 144, "q8_k", True),
         TypeInfo("q8_k", 15, 256, 292, None, True),

@@ -42,7 +42,9 @@ class Hello:
 
     `scores` holds every loadable backend and what its own probe gave (0: not eligible). `kernels` is the
     number of functions under call counting: 0 where counters do not exist, -1 where they failed
-    (`counters_error` says why). `uncounted` maps functions that cannot be counted to the reason.
+    (`counters_error` says why). `uncounted` maps functions that cannot be counted to the reason. `banner` is
+    what the backend says of itself (name, value), `objects` the shared objects of the process, as its loader
+    names them.
     """
 
     protocol: int
@@ -62,6 +64,8 @@ class Hello:
     types: tuple[TypeInfo, ...] = ()
     counters_error: str = ""
     uncounted: tuple[tuple[str, str], ...] = ()
+    banner: tuple[tuple[str, str], ...] = ()
+    objects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

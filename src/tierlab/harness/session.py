@@ -154,6 +154,19 @@ class Session:
         self._records.clear()
         self._in_flight.clear()
 
+    def farewell(self, timeout: float = HELLO_SECONDS) -> str:
+        """Hang up, wait for the process to end by itself, and return all that it said on standard error."""
+        if self._process is None:
+            return ""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        with contextlib.suppress(TimeoutError):
+            self._process.wait(timeout)
+        said = self._process.stderr_text()
+        self.stop()
+        return said
+
     def stderr_text(self) -> str:
         """What the present process has said on standard error so far."""
         return "" if self._process is None else self._process.stderr_text()

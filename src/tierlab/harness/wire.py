@@ -99,6 +99,8 @@ def parse_hello(lines: Lines) -> Hello:
         types=tuple(fields.take_all("type", _type_info)),
         counters_error=fields.take("counters_error", str, default=""),
         uncounted=tuple(fields.take_all("uncounted", _reason)),
+        banner=tuple(fields.take_all("banner", _reason)),
+        objects=tuple(fields.take_all("object", str)),
     )
 
 

@@ -78,6 +78,7 @@ def lane_parts(
     # What a profile stands for is text for people; it decides nothing.
     promised = {key: value for key, value in canonical(profile).items() if key not in ("products", "note")}
     return {
+        **({"environment": digest_of(plan.environment)} if plan.environment else {}),
         "suite": lane.suite,
         "build": lane.build,
         "profile": digest_of(promised),

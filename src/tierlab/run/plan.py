@@ -23,7 +23,8 @@ class Plan:
 
     `builds` are what is under test, by name; `unbuildable` those that do not compile, with the compiler's
     first error; `reference` is the native portable build; `canaries` are excluded cells that are tried all
-    the same. The matrix is the copy in the run's folder: editing the original disturbs no run under way.
+    the same; `environment` is set for the processes under test, beside the lab's own. The matrix is the copy
+    in the run's folder: editing the original disturbs no run under way.
     """
 
     run_dir: Path
@@ -36,6 +37,7 @@ class Plan:
     fresh: bool = False
     unbuildable: dict[str, str] = field(default_factory=dict)
     canaries: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def matrix_file(self) -> Path:
@@ -56,6 +58,7 @@ def write_plan(plan: Plan) -> Path:
         "fresh": plan.fresh,
         "unbuildable": plan.unbuildable,
         "canaries": plan.canaries,
+        "environment": plan.environment,
     }
     replace_file(path, [(json.dumps(value, indent=1) + "\n").encode()])
     return path
@@ -79,6 +82,7 @@ def read_plan(path: Path) -> Plan:
             fresh=value["fresh"],
             unbuildable=value["unbuildable"],
             canaries=tuple(value["canaries"]),
+            environment=value["environment"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{path} is not a plan of this version of tierlab ({error}); nothing was run. Start a new run"

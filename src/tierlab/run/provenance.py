@@ -157,7 +157,8 @@ def _hello_file(key: Mapping[str, str]) -> Path:
 
 def note_hello(key: Mapping[str, str], hello: Hello) -> None:
     """Keep a hello beside the verdict cache, so that a run of cached verdicts can show it too."""
-    shown = {name: value for name, value in canonical(hello).items() if name not in ("types", "uncounted")}
+    left_out = ("types", "uncounted", "banner", "objects")
+    shown = {name: value for name, value in canonical(hello).items() if name not in left_out}
     path = _hello_file(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

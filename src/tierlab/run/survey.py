@@ -82,11 +82,15 @@ class Survey:
 
     def hello(self, profile: str) -> Hello:
         """What the profile's session says first. ProbeError or HarnessError if it is not as it should be."""
+        return self.greeting(profile)[0]
+
+    def greeting(self, profile: str) -> tuple[Hello, str]:
+        """The same, and what the program wrote to standard error until its end: ggml's own log."""
         lane = LaneKey(BUILD, profile, ANY_SUITE)
         with self._bench.open_session(lane) as session:
             hello = session.start(self.matrix.timeouts.start_seconds)
             self._bench.check_promise(lane, hello)
-            return hello
+            return hello, session.farewell()
 
 
 @contextmanager

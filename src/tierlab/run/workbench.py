@@ -44,11 +44,14 @@ ENVIRONMENT = {
 }
 
 
-def harness_command(build: Build, emulator: Sequence[str]) -> HarnessCommand:
+def harness_command(
+    build: Build, emulator: Sequence[str], environment: Mapping[str, str] | None = None
+) -> HarnessCommand:
     """How to start the build's harness in a sandbox that mounts the build at BUILD_MOUNT."""
     inside = f"{BUILD_MOUNT}/{build.harness.relative_to(build.directory)}"
     backends = f"{BUILD_MOUNT}/{build.backend_dir.relative_to(build.directory)}".rstrip("/.")
-    return HarnessCommand(inside, backends, build.binaries[:16], tuple(emulator), ENVIRONMENT)
+    env = {**(environment or {}), **ENVIRONMENT}
+    return HarnessCommand(inside, backends, build.binaries[:16], tuple(emulator), env)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Workbench:
         build, profile = self.plan.builds[lane.build], self.matrix.profiles[lane.profile]
         emulator = tuple(command(profile)) if self._engine.emulated else ()
         try:
-            with self._session(build, emulator) as session:
+            with self._session(build, emulator, self.plan.environment) as session:
                 yield session
         except TierlabError:
             # The sandbox itself may be what broke: the next lane gets a new one.
@@ -110,9 +113,11 @@ class Workbench:
         self._retried.add(cell.id)
         return True
 
-    def _session(self, build: Build, emulator: Sequence[str]) -> Session:
+    def _session(
+        self, build: Build, emulator: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Session:
         room = self._room(build)
-        start = harness_command(build, emulator)
+        start = harness_command(build, emulator, environment)
 
         def spawn(argv: Sequence[str], env: Mapping[str, str]) -> Process:
             return room.sandbox.spawn(argv, env)
