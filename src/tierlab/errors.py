@@ -67,3 +67,7 @@ class HarnessError(TierlabError):
 
 class StoreError(TierlabError):
     """Results cannot be written or read."""
+
+
+class ModelFileError(TierlabError):
+    """A model file is damaged, incomplete or of a kind that is not read; the message names file and place."""

@@ -32,7 +32,8 @@ from scan_files import (
     elf,
 )
 
-from tierlab.cli.scan import scan, with_file_options
+from tierlab.cli.file_arguments import with_file_options
+from tierlab.cli.scan import scan
 from tierlab.dispatch.scan import FileScan, scan_file
 from tierlab.dispatch.scan_families import family
 from tierlab.dispatch.scan_text import as_json, as_text

@@ -8,7 +8,9 @@ from tierlab.cli.claims import claims
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import selection
-from tierlab.cli.scan import install_file_arguments, scan
+from tierlab.cli.file_arguments import install_file_arguments
+from tierlab.cli.gguf import gguf
+from tierlab.cli.scan import scan
 from tierlab.cli.variants import variants
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "clean",
     "doctor",
     "finish",
+    "gguf",
     "image",
     "install_exit_contract",
     "install_file_arguments",

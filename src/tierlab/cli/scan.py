@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from invoke import parser as invoke_parser
+from typing import TYPE_CHECKING
 
 from tierlab.dispatch.scan import scan_file
 from tierlab.dispatch.scan_text import as_json, as_text
@@ -16,9 +14,6 @@ from tierlab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-TASK = "scan"
-WITH_VALUE = ("--json", "--file", "-f", "-j")
 
 
 def scan(files: Sequence[str], json_file: str) -> ExitCode:
@@ -33,52 +28,17 @@ def scan(files: Sequence[str], json_file: str) -> ExitCode:
     for line in as_text(scans):
         print(line)
     if json_file:
-        _write(Path(json_file), json.dumps(as_json(scans), indent=1) + "\n")
+        write_whole("json", Path(json_file), json.dumps(as_json(scans), indent=1) + "\n")
     return max(found.exit_code for found in scans)
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+def write_whole(option: str, path: Path, text: str) -> None:
+    """Write the file that an option names, whole or not at all; UsageError where that is impossible."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_text(text, encoding="utf-8", errors="replace")
         part.replace(path)
     except OSError as problem:
         part.unlink(missing_ok=True)
-        msg = f"--json {path}: it cannot be written ({problem.strerror}); the scan is printed, not kept"
+        msg = f"--{option} {path}: it cannot be written ({problem.strerror}); the result is printed, not kept"
         raise UsageError(msg) from problem
-
-
-def install_file_arguments() -> None:
-    """Let `invoke scan a b` mean `invoke scan --file a --file b`: Invoke knows no list of plain arguments.
-
-    All that follows `scan` and is no option is a file, so that `scan` is the last task of a command line.
-    """
-    original = invoke_parser.Parser.parse_argv
-    if getattr(original, "takes_files", False):
-        return
-
-    def parse_argv(self: invoke_parser.Parser, argv: list[str]) -> Any:
-        return original(self, with_file_options(argv) if TASK in self.contexts else argv)
-
-    parse_argv.takes_files = True  # type: ignore[attr-defined]
-    # Seen by `install_exit_contract`, whichever of the two comes first.
-    parse_argv.keeps_exit_contract = getattr(original, "keeps_exit_contract", False)  # type: ignore[attr-defined]
-    invoke_parser.Parser.parse_argv = parse_argv  # type: ignore[method-assign]
-
-
-def with_file_options(argv: Sequence[str]) -> list[str]:
-    """Command-line words with `--file` in front of each plain argument of `scan`."""
-    if TASK not in argv:
-        return list(argv)
-    begin = list(argv).index(TASK) + 1
-    words, plain_only, value = list(argv[:begin]), False, False
-    for word in argv[begin:]:
-        if value or (word.startswith("-") and not plain_only and word != "--"):
-            words.append(word)
-            value = not value and word in WITH_VALUE
-        elif word == "--" and not plain_only:
-            plain_only = True
-        else:
-            words.append(f"--file={word}")
-    return words
