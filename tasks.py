@@ -128,6 +128,28 @@ def scan(_: Context, file: Many = None, json: str = "") -> None:
     cli.finish(cli.scan, file or [], json)
 
 
+@task(
+    iterable=["file", "require"],
+    help={
+        "file": "A model file; plain arguments are files too: invoke gguf a.gguf b.gguf.",
+        "require": "What the file must hold, e.g. 'ffn>=90% iq4_xs'; may be given several times.",
+        "json": "Write all to it.",
+        "markdown": "Write the printed text to it.",
+        "sha256": "Read every byte for the file's digest (default); without, only headers are read.",
+    },
+)
+def gguf(
+    _: Context,
+    file: Many = None,
+    require: Many = None,
+    json: str = "",
+    markdown: str = "",
+    sha256: bool = True,
+) -> None:
+    """Say what model files really hold, by type and role, and whether their labels are true."""
+    cli.finish(cli.gguf, file or [], require, json, markdown, sha256)
+
+
 @task(help={"unit": "Only what needs no engine.", "k": "Passed to pytest's -k."})
 def test(_: Context, unit: bool = False, k: str = "") -> None:
     """Run the project's own checks: ruff, mypy, unit, integration and must-fail tests."""

@@ -5,11 +5,11 @@ from tierlab.cli.app import finish, install_exit_contract
 from tierlab.cli.checks import test
 from tierlab.cli.chip import chip
 from tierlab.cli.claims import claims
+from tierlab.cli.file_arguments import install_file_arguments
+from tierlab.cli.gguf import gguf
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import selection
-from tierlab.cli.file_arguments import install_file_arguments
-from tierlab.cli.gguf import gguf
 from tierlab.cli.scan import scan
 from tierlab.cli.variants import variants
 

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 1 << 20
 HEADER_LIMIT = 128 << 20
-"""Bytes that a header may take. The largest vocabularies (some 260,000 tokens with their merges) need 15 MB."""
+"""Bytes that a header may take. The largest vocabularies (260,000 tokens with their merges) need 15 MB."""
 
 SCALARS: dict[int, tuple[str, str]] = {
-    **{0: ("u8", "B"), 1: ("i8", "b"), 2: ("u16", "H"), 3: ("i16", "h"), 4: ("u32", "I"), 5: ("i32", "i")},
-    **{6: ("f32", "f"), 7: ("bool", "?"), 10: ("u64", "Q"), 11: ("i64", "q"), 12: ("f64", "d")},
+    0: ("u8", "B"),
+    1: ("i8", "b"),
+    2: ("u16", "H"),
+    3: ("i16", "h"),
+    4: ("u32", "I"),
+    5: ("i32", "i"),
+    6: ("f32", "f"),
+    7: ("bool", "?"),
+    10: ("u64", "Q"),
+    11: ("i64", "q"),
+    12: ("f64", "d"),
 }
 """Number of a metadata type → its name and `struct` code. 8 is a string, 9 an array."""
 
@@ -28,7 +37,7 @@ _LENGTH_BYTES = 8
 class Cursor:
     """A place in an open file. Every read states what it is for, so that an error can name it.
 
-    `order` is `<` or `>`. Holds one window of the file in memory; raises ModelFileError for all that the bytes can
+    `order` is `<` or `>`. One window of the file is held in memory. ModelFileError for all that the bytes can
     cause.
     """
 
@@ -41,7 +50,6 @@ class Cursor:
         self._end = min(self.size, HEADER_LIMIT)
         self._window = b""
         self._begin = 0
-        self._u64 = struct.Struct(f"{order}Q")
 
     def error(self, text: str, at: int | None = None) -> ModelFileError:
         """The error `file: at byte N: text`."""
@@ -78,7 +86,7 @@ class Cursor:
         """Pass over `count` strings."""
         if count > (self._end - self.at) // _LENGTH_BYTES:
             raise self._missing(count * _LENGTH_BYTES, what)
-        unpack = self._u64.unpack_from
+        unpack = struct.Struct(f"{self.order}Q").unpack_from
         while count:
             self.require(_LENGTH_BYTES, what)
             window, at = self._window, self.at - self._begin
@@ -104,6 +112,10 @@ class Cursor:
 
     def _missing(self, length: int, what: str) -> ModelFileError:
         if self._end < self.size:
-            return self.error(f"{what} would make the header longer than {HEADER_LIMIT >> 20} MiB; no model's is")
+            return self.error(
+                f"{what} would make the header longer than {HEADER_LIMIT >> 20} MiB; no model's is"
+            )
         left = max(self._end - self.at, 0)
-        return self.error(f"{what} needs {length:,} bytes and the file ends after {left:,}: it is cut or damaged")
+        return self.error(
+            f"{what} needs {length:,} bytes and the file ends after {left:,}: it is cut or damaged"
+        )

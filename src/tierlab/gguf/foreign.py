@@ -29,7 +29,7 @@ KNOWN: tuple[tuple[bytes, str], ...] = (
     (b"<", "a text of markup, perhaps the error page of a download; fetch the file again"),
     (b"{", "a JSON text; name the model file"),
 )
-"""First bytes → what such a file is and what to do. The old magics are 32-bit numbers, so they read backwards."""
+"""First bytes → what such a file is and what to do. The old magics are numbers, so they read backwards."""
 
 MARKS_BYTES = 64
 

@@ -49,7 +49,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One line of the tensor table. `shape` is ggml's: the row length first. `offset` is from the file's start."""
+    """One line of the tensor table. `shape` is ggml's: the row length first. `offset` counts from the file's
+    start."""
 
     name: str
     type: TensorType
@@ -73,8 +74,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Header:
-    """What stands before the data. `order` is `<` or `>`; `begin` is where the data begin; `hole` counts bytes
-    between tensors that belong to none and are more than padding."""
+    """What stands before the data.
+
+    `order` is `<` or `>`; the data begin at `begin`; `hole` counts bytes between tensors that belong to
+    none and are more than padding.
+    """
 
     path: Path
     version: int
@@ -88,11 +92,10 @@ class Header:
 
 
 def read_header(path: Path, handle: int) -> Header:
-    """Read the header of the open file. Raises ModelFileError: never anything else, whatever the bytes are."""
+    """Read the header of the open file. Raises ModelFileError, and nothing else that its bytes can cause."""
     cursor = Cursor(path, handle, "<", 0)
-    if cursor.size < len(MAGIC) or (magic := _magic(cursor)) != MAGIC:
+    if cursor.size < len(MAGIC) or _magic(cursor) != MAGIC:
         raise ModelFileError(refusal(path, handle, cursor.size))
-    del magic
     version = _version(cursor)
     count = cursor.number("Q", "the number of tensors")
     if count > MOST_TENSORS:
@@ -120,10 +123,12 @@ def _version(cursor: Cursor) -> int:
         cursor.order = ">"
         version = cursor.number("I", "the version")
     if version == 1:
-        msg = "this is GGUF version 1 (August 2023, 32-bit lengths), which llama.cpp does not read either. "
-        raise cursor.error(f"{msg}Convert the model again", 4)
+        msg = "this is GGUF version 1 (August 2023, 32-bit lengths), which llama.cpp does not read either; "
+        msg += "convert the model again"
+        raise cursor.error(msg, 4)
     if version not in VERSIONS:
-        raise cursor.error(f"this is GGUF version {version:,}; versions 2 and 3 are read", 4)
+        msg = f"this is GGUF version {version:,}; versions 2 and 3 are read"
+        raise cursor.error(msg, 4)
     return version
 
 
@@ -208,7 +213,7 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the tensor table; `relative` is the offset from the start of the data, `at` where it stands."""
+    """A line of the tensor table at byte `at`; `relative` is the offset from the start of the data."""
 
     name: str
     type: TensorType
@@ -231,7 +236,7 @@ def _table(cursor: Cursor, count: int) -> list[_Line]:
         shape = _shape(cursor, what)
         kind = _type(cursor, what)
         if shape and shape[0] % kind.block:
-            msg = f"{what} has rows of {shape[0]:,} elements, no multiple of the {kind.block} in a block of {kind.name}"
+            msg = f"{what} has rows of {shape[0]:,} elements, no multiple of {kind.name}'s {kind.block}"
             raise cursor.error(msg, begin)
         lines.append(_Line(name, kind, shape, cursor.number("Q", f"the offset of {what}"), begin))
     return lines
@@ -245,7 +250,9 @@ def _shape(cursor: Cursor, what: str) -> tuple[int, ...]:
         raise cursor.error(msg, begin)
     shape = tuple(cursor.number("Q", f"the shape of {what}") for _ in range(dimensions))
     if math.prod(shape) > MOST_ELEMENTS or max(shape, default=0) > MOST_ELEMENTS:
-        msg = f"{what} claims {' × '.join(f'{size:,}' for size in shape)} elements, more than any file can hold"
+        msg = (
+            f"{what} claims {' × '.join(f'{size:,}' for size in shape)} elements, more than any file can hold"
+        )
         raise cursor.error(msg, begin)
     return shape
 
@@ -268,7 +275,7 @@ def _placed(cursor: Cursor, table: list[_Line], begin: int, alignment: int) -> t
     placed = []
     for line in table:
         if line.relative % alignment:
-            msg = f"tensor {shown(line.name)} begins at {line.relative:,}, no multiple of the alignment {alignment}"
+            msg = f"tensor {shown(line.name)} begins at {line.relative:,}, against the alignment {alignment}"
             raise cursor.error(msg, line.at)
         nbytes = math.prod(line.shape) // line.type.block * line.type.nbytes
         offset = begin + line.relative

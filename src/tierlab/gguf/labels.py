@@ -19,9 +19,11 @@ BODY = (ATTENTION, FFN, EXPERTS)
 
 @dataclass(frozen=True)
 class Label:
-    """What one label says. `share` is that of the promised types, in bytes of attention and ffn weights (0 to 1);
-    `main` is the type with most of these bytes. `holds` is None where the label names no known type or the file has
-    no such weights."""
+    """What one label says.
+
+    `share` is that of the promised types, in bytes of attention and ffn weights (0 to 1); `main` is the type
+    with most of these bytes. `holds` is None where the label names no known type or layers are absent.
+    """
 
     source: str
     text: str
@@ -62,8 +64,8 @@ def _judged(source: str, text: str, totals: dict[str, int]) -> Label:
 def fallbacks(model: Model, found: tuple[Label, ...]) -> tuple[Tensor, ...]:
     """Tensors that have a smaller type than a label promises because their rows are no multiple of 256.
 
-    A guess from what is there: the type must be one that llama.cpp's quantiser puts in the place of a type that the
-    label's mix may hold.
+    A guess from what is there: the type must be one that llama.cpp's quantiser puts in the place of a type
+    that the label's mix may hold.
     """
     meant = {kind for label in found for kind in label.promised if kind in FALLBACKS}
     if not meant:

@@ -10,7 +10,6 @@ import stat
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tierlab.errors import ModelFileError, UsageError
@@ -19,6 +18,7 @@ from tierlab.gguf.header import STRING_BYTES, Header, Tensor, Value, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 PART = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf")
 READ_BYTES = 1 << 20
@@ -64,7 +64,7 @@ class Model:
         return number if isinstance(number, int) and not isinstance(number, bool) else None
 
     def items(self, key: str) -> list[int] | None:
-        """The value of an integer key as a list: a scalar is a list of one. None if it is missing or no integer."""
+        """The integers of a key, of a scalar too. None if it is missing or holds something else."""
         value = self.head.metadata.get(key)
         if value is None:
             return None
@@ -135,7 +135,7 @@ def _opened(path: Path) -> Iterator[int]:
         msg = f"{path}: no such file; nothing was read. Check the name"
         raise UsageError(msg) from problem
     except OSError as problem:
-        msg = f"{path}: it cannot be opened ({problem.strerror}); nothing can be said of it. Correct the permissions"
+        msg = f"{path}: it cannot be opened ({problem.strerror}); nothing can be said of it. Let it be read"
         raise ModelFileError(msg) from problem
     try:
         kind = os.fstat(handle).st_mode
@@ -153,8 +153,8 @@ def _joined(path: Path, count: int) -> Model:
     found = PART.fullmatch(path.name)
     if found is None or int(found["count"]) != count:
         msg = (
-            f"{path}: it is one of {count} parts, and its name does not say so; the others cannot be found. Name "
-            f"the parts NAME-00001-of-{count:05}.gguf and so on"
+            f"{path}: it is one of {count} parts, and its name does not say so; the others cannot be found. "
+            f"Name the parts NAME-00001-of-{count:05}.gguf and so on"
         )
         raise ModelFileError(msg)
     paths = [path.with_name(f"{found['stem']}-{index + 1:05}-of-{count:05}.gguf") for index in range(count)]
@@ -167,8 +167,11 @@ def _joined(path: Path, count: int) -> Model:
     for index, part in enumerate(parts):
         stated = [_stated(part, key) for key in ("split.no", "split.count")]
         if stated != [index, count]:
-            msg = f"{part.path}: by its metadata it is part {stated[0]} of {stated[1]} (counted from 0), by its name "
-            raise ModelFileError(f"{msg}part {index} of {count}; the files were mixed up")
+            msg = (
+                f"{part.path}: by its metadata it is part {stated[0]} of {stated[1]} (counted from 0), by "
+                f"its name part {index} of {count}; the files were mixed up"
+            )
+            raise ModelFileError(msg)
     tensors = tuple(replace(tensor, part=at) for at, part in enumerate(parts) for tensor in part.tensors)
     _complete(parts, tensors)
     return Model(parts, tensors)
@@ -181,7 +184,7 @@ def _complete(parts: tuple[Header, ...], tensors: tuple[Tensor, ...]) -> None:
         raise ModelFileError(msg)
     wanted = _stated(parts[0], "split.tensors.count")
     if wanted is not None and wanted != len(tensors):
-        msg = f"{parts[0].path}: the parts hold {len(tensors):,} tensors and must hold {wanted:,}; one is another's"
+        msg = f"{parts[0].path}: the parts hold {len(tensors):,} tensors, not {wanted:,}; one is another's"
         raise ModelFileError(msg)
 
 

@@ -29,8 +29,8 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "other": (OTHER,),
     "matmul": (),
 }
-"""Scope → roles. `ffn` is the feed-forward part of a layer, dense or by expert. `matmul` is every tensor that a
-matmul takes, the embedding too if it is tied."""
+"""Scope → roles. `ffn` is the feed-forward part of a layer, dense or by expert. `matmul` is every tensor that
+a matmul takes, the embedding too if it is tied."""
 
 GRAMMAR = "SCOPE OP SHARE% TYPE[|TYPE…], like 'ffn>=90% iq4_xs' or 'matmul = 100% q4_0|q8_0'"
 _SENTENCE = re.compile(
@@ -75,19 +75,23 @@ def parse_requirement(text: str) -> Requirement:
         raise UsageError(msg)
     scope = found["scope"].lower()
     if scope not in SCOPES:
-        msg = f"--require {text!r}: unknown scope {found['scope']!r}; nothing was judged: {nearest(scope, SCOPES)}"
+        msg = f"--require {text!r}: unknown scope {scope!r}; nothing was judged: {nearest(scope, SCOPES)}"
         raise UsageError(msg)
     types = tuple(part.strip().lower() for part in found["types"].split("|"))
     for kind in types:
         if kind not in BY_NAME:
             msg = f"--require {text!r}: unknown type {kind!r}; nothing was judged: {nearest(kind, BY_NAME)}"
             raise UsageError(msg)
-    whole, _, fraction = found["share"].partition(".")
-    if len(whole) > 3 or len(fraction) > 4 or int(whole) * 10_000 + int(fraction.ljust(4, "0")) > 1_000_000:
-        msg = f"--require {text!r}: {found['share']} is no share; nothing was judged. Write 0 to 100, up to 4 digits "
-        raise UsageError(f"{msg}after the point")
-    millionths = int(whole) * 10_000 + int(fraction.ljust(4, "0"))
-    return Requirement(text.strip(), scope, found["op"], millionths, types)
+    return Requirement(text.strip(), scope, found["op"], _millionths(text, found["share"]), types)
+
+
+def _millionths(text: str, share: str) -> int:
+    whole, _, fraction = share.partition(".")
+    millionths = int(whole[:9]) * 10_000 + int(fraction.ljust(4, "0")[:4])
+    if len(fraction) > 4 or millionths > 1_000_000:
+        msg = f"--require {text!r}: {share} is no share; nothing was judged. Write 0 to 100, at most four "
+        raise UsageError(msg + "digits after the point")
+    return millionths
 
 
 def judge(requirement: Requirement, found: Census) -> Answer:

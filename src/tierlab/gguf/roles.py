@@ -21,6 +21,16 @@ OUTPUT_NAME = "output.weight"
 
 _BLOCK = re.compile(r"^(?:[a-z_]+\.)*blk\.\d+\.")
 _LOOKED_UP = ("token_embd", "token_types", "position_embd", "per_layer_token_embd", "pos_embd")
+_NOT_MULTIPLIED = (
+    "ssm_conv1d",
+    "ssm_a",
+    "ssm_d",
+    "shortconv.conv",
+    "time_mix_lerp",
+    "time_mix_first",
+    "rope_",
+)
+"""Matrices of other operations: convolutions, scans, blends."""
 _ENDS = ("output", "output_extra", "cls", "cls.output", *_LOOKED_UP)
 
 
@@ -56,12 +66,13 @@ def tied(architecture: str, names: frozenset[str]) -> bool:
 
 
 def multiplied(tensor: Tensor, is_tied: bool) -> bool:
-    """Whether a matmul takes the tensor as weights. An embedding is looked up, and multiplied only if tied."""
-    kind = role(tensor)
-    if len(tensor.shape) < 2 or kind in (NORMS, OTHER) or tensor.name.endswith(".bias"):
+    """Whether a matmul takes the tensor as weights. An embedding is looked up, multiplied only if tied."""
+    if len(tensor.shape) < 2 or role(tensor) == NORMS:
         return False
-    part = tensor.name.rpartition(".")[0]
-    return is_tied and tensor.name == EMBEDDING_NAME if part in _LOOKED_UP else True
+    part = _BLOCK.sub("", tensor.name.rpartition(".")[0])
+    if part in _LOOKED_UP:
+        return is_tied and tensor.name == EMBEDDING_NAME
+    return not part.startswith(_NOT_MULTIPLIED)
 
 
 def by_expert(tensor: Tensor) -> bool:

@@ -35,9 +35,14 @@ TYPES: dict[int, TensorType] = {
 BY_NAME = {kind.name: kind for kind in TYPES.values()}
 
 REMOVED_TYPES = {
-    **{4: "q4_2", 5: "q4_3"},
-    **{31: "q4_0_4_4", 32: "q4_0_4_8", 33: "q4_0_8_8"},
-    **{36: "iq4_nl_4_4", 37: "iq4_nl_4_8", 38: "iq4_nl_8_8"},
+    4: "q4_2",
+    5: "q4_3",
+    31: "q4_0_4_4",
+    32: "q4_0_4_8",
+    33: "q4_0_8_8",
+    36: "iq4_nl_4_4",
+    37: "iq4_nl_4_8",
+    38: "iq4_nl_8_8",
 }
 """Numbers that ggml gave to types and took back: no program of today reads them."""
 
@@ -56,8 +61,8 @@ FALLBACKS = {
     "q5_k": ("q5_1", "f16"),
     "q6_k": ("q8_0", "f16"),
 }
-"""Type that was meant → what llama.cpp's quantiser puts in its place for rows that it does not divide. (It once
-gave `iq4_nl` for the small K types too.)"""
+"""Type that was meant → what llama.cpp's quantiser puts in its place for rows that it does not divide. (It
+once gave `iq4_nl` for the small K types too.)"""
 
 _MIXES = {
     "iq2_s": ("iq2_xs",),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fetching a source package with pip, whole and verified or not at all."""
+"""Fetching a package with pip, whole and verified or not at all."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ TRIES = 2
 _GOT = re.compile(r"^\s*Got\s+([0-9a-f]{64})\s*$", re.MULTILINE)
 
 
-def fetched(package: str, version: str, sha256: str, downloads: Path, say: Say) -> Path:
+SOURCE, WHEEL = ".tar.gz", ".whl"
+"""The kinds of archives, by the end of their names."""
+
+
+def fetched(
+    package: str, version: str, sha256: str, downloads: Path, say: Say, *, kind: str = SOURCE
+) -> Path:
     """The archive of `package` `version` with the SHA-256 `sha256`, below `downloads`.
 
     An archive that is there already is checked and used without the network. SourceError if the fetched one
     has another hash (names both) or cannot be fetched; then nothing of it is left. Hold a lock around this.
     """
     place = downloads / f"{package}-{version}-{sha256[:16]}"
-    for archive in _archives(place):
+    for archive in _archives(place, kind):
         found = file_sha256(archive)
         if found == sha256:
             return archive
@@ -39,22 +45,22 @@ def fetched(package: str, version: str, sha256: str, downloads: Path, say: Say) 
         sweep_partials(downloads)
     say(f"sources: fetching {package} {version}")
     with built_whole(place) as partial:
-        _download(package, version, sha256, partial)
-        archives = _archives(partial)
+        _download(package, version, sha256, partial, kind)
+        archives = _archives(partial, kind)
         if len(archives) != 1:
             msg = f"pip left {len(archives)} archives of {package} {version} instead of one; none was kept"
             raise SourceError(msg)
         found = file_sha256(archives[0])
         if found != sha256:
             raise _mismatch(package, version, sha256, found)
-    return _archives(place)[0]
+    return _archives(place, kind)[0]
 
 
-def _archives(place: Path) -> list[Path]:
-    return sorted(path for path in place.glob("*.tar.gz") if PARTIAL_MARK not in path.name)
+def _archives(place: Path, kind: str) -> list[Path]:
+    return sorted(path for path in place.glob(f"*{kind}") if PARTIAL_MARK not in path.name)
 
 
-def _download(package: str, version: str, sha256: str, target: Path) -> None:
+def _download(package: str, version: str, sha256: str, target: Path, kind: str) -> None:
     """Let pip fetch it with the hash required: pip runs a package's own code (for its metadata), and must
     not do so before the hash is known to be right."""
     if importlib.util.find_spec("pip") is None:
@@ -67,7 +73,8 @@ def _download(package: str, version: str, sha256: str, target: Path) -> None:
     wanted.write_text(f"{package}=={version} --hash=sha256:{sha256}\n")
     command = [
         *(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"),
-        *("--no-deps", "--no-binary", package, "--progress-bar", "off"),
+        *("--no-deps", "--no-binary" if kind == SOURCE else "--only-binary", package),
+        *("--progress-bar", "off"),
         *("--require-hashes", "--requirement", str(wanted), "--dest", str(target)),
     ]
     said = ""
@@ -96,6 +103,6 @@ def _download(package: str, version: str, sha256: str, target: Path) -> None:
 def _mismatch(package: str, version: str, wanted: str, found: str) -> SourceError:
     return SourceError(
         f"{package} {version} has another hash than pinned: wanted sha256 {wanted}, got {found}. "
-        "Nothing of it was used or kept. Either the pin in kernels/llama.cpp/pin.yaml is wrong, or the "
-        "package source is not to be trusted"
+        "Nothing of it was used or kept. Either the pin (a file below kernels/) is wrong, or the package's "
+        "source is not to be trusted"
     )
