@@ -68,10 +68,10 @@ def scan_elf(name: str, window: Window) -> Binary:
     found = Binary(name, _KINDS.get(elf.kind, f"ELF type {elf.kind}"), window.size, _sha256(window))
     _add(found, count)
     found.stripped = count.functions.stripped
-    found.soname = _soname(elf)
+    found.soname = soname(elf)
     found.kleidiai, found.kleidiai_reason = _kleidiai(elf, count)
     for symbol in ("ggml_version", "ggml_commit"):
-        setattr(found, symbol, _returned_string(elf, symbol))
+        setattr(found, symbol, returned_string(elf, symbol))
     if not len(elf.sections):
         found.notes.append("it has no section headers: its executable segments are counted, data in them too")
     if count.functions.too_many:
@@ -155,7 +155,8 @@ def _pieces(window: Window, offset: int, size: int, overlap: int = 16) -> Iterat
         yield window.read(offset + at, min(_SLICE + overlap, size - at))
 
 
-def _soname(elf: Elf) -> str:
+def soname(elf: Elf) -> str:
+    """The name that the loader knows a shared object by; empty if it has none."""
     table = elf.section_of(SHT_DYNAMIC)
     if table is None or not 0 < int(table["link"]) < len(elf.sections):
         return ""
@@ -168,7 +169,7 @@ def _soname(elf: Elf) -> str:
     return ""
 
 
-def _returned_string(elf: Elf, symbol: str) -> str:
+def returned_string(elf: Elf, symbol: str) -> str:
     """The constant string that a function without arguments returns: ADRP and ADD to x0, then RET.
 
     Works on stripped files too: ggml exports the functions that name its version.

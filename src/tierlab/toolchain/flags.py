@@ -62,6 +62,7 @@ class Options:
     kleidiai: bool = True
     openmp: bool = True
     faults: bool = False
+    loadable: bool = True
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -119,7 +120,11 @@ def cmake_flags(options: Options, ggml: Path, emulated: bool) -> Flags:
 
 
 def _arm(options: Options, kleidiai: bool, emulated: bool) -> dict[str, str]:
-    flags = {"BUILD_SHARED_LIBS": "ON", "GGML_BACKEND_DL": "ON", "GGML_CPU_KLEIDIAI": _switch(kleidiai)}
+    flags = {
+        "BUILD_SHARED_LIBS": "ON",
+        "GGML_BACKEND_DL": _switch(options.loadable),
+        "GGML_CPU_KLEIDIAI": _switch(kleidiai),
+    }
     if kleidiai:
         flags |= {
             "FETCHCONTENT_SOURCE_DIR_KLEIDIAI": f"{WRAPPER}/kleidiai",
