@@ -19,6 +19,7 @@ from tierlab.run.appendlog import explained
 from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
+from tierlab.run.steps import check_touches, each_patch, steps_of
 from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierlab.cells.matrix import Matrix
+    from tierlab.cells.model import Cell
     from tierlab.cells.selection import Selection
+    from tierlab.run.steps import Step
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine, Say
     from tierlab.toolchain.sources import Tree
@@ -40,7 +43,11 @@ SEED_LIMIT = 1 << 63
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asked for. `llama_cpp` is the user's tree (build `user`)."""
+    """What a person asked for. `llama_cpp` is the user's tree (build `user`).
+
+    `compare` holds the builds of the run against each other; `each_patch` does so with builds that add the
+    series patch by patch.
+    """
 
     matrix: Path
     selection: Selection
@@ -49,6 +56,8 @@ class Wish:
     llama_cpp: Path | None = None
     fresh: bool = False
     reports: Path = Path("reports")
+    compare: bool = False
+    each_patch: bool = False
 
 
 def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
@@ -66,6 +75,7 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
     if wish.engine == "native" and not selection.profiles:
         selection = replace(selection, profiles=(_this_machine(wish, matrix, selection, say),))
     cells = list(expand(matrix, selection))
+    steps = _steps(wish, matrix, cells)
     run_dir = create_run_dir(wish.reports.absolute())
     try:
         with explained(run_dir, "write"):
@@ -95,6 +105,7 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         info = run_info(
             plan, made.trees, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]])
         )  # fmt: skip
+        info = replace(info, comparisons=steps)
         if note_cells:
             with Store(run_dir) as store:
                 store.write_cells(cell.id for cell in cells)
@@ -127,6 +138,14 @@ def _this_machine(wish: Wish, matrix: Matrix, selection: Selection, say: Say) ->
 def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
     """`--llama-cpp` alone means build `user`; `user` without it is wrong use."""
     builds = wish.selection.builds
+    if wish.each_patch:
+        if builds or wish.llama_cpp is not None:
+            msg = (
+                "--each-patch names the builds itself, from stock to patched; nothing was run. "
+                "Leave --build and --llama-cpp out"
+            )
+            raise UsageError(msg)
+        builds = each_patch(load_patches())
     if wish.llama_cpp is not None and not builds:
         builds = ("user",)
     preset = matrix.presets.get(wish.selection.preset)
@@ -141,6 +160,15 @@ def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
         )
         raise UsageError(msg)
     return replace(wish.selection, builds=builds)
+
+
+def _steps(wish: Wish, matrix: Matrix, cells: Iterable[Cell]) -> tuple[Step, ...]:
+    """What the run compares; nothing unless it was asked for."""
+    if not (wish.compare or wish.each_patch):
+        return ()
+    series = load_patches()
+    check_touches(series, matrix)
+    return steps_of((cell.build for cell in cells), series)
 
 
 @dataclass(frozen=True)
