@@ -92,7 +92,7 @@ class SingleGroup:
 class Comparison:
     """One step of a run. `pairs` counts the cells that both builds answered, `open_pairs` those that at
     least one did not; `without_bytes` the controls that have none to compare (claims; cells that left
-    their buffers), so that verdict and claim alone were."""
+    their buffers; bytes that are declared undefined), so that verdict and claim alone were."""
 
     step: Step
     pairs: int = 0

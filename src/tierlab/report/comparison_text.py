@@ -64,8 +64,8 @@ def controls(comparison: Comparison) -> str:
     line = f"Controls: {cells} of {types}, {text.count(comparison.moved_cells)} moved"
     if comparison.without_bytes:
         line += (
-            f" ({text.count(comparison.without_bytes)} of them have no output bytes: claims, and cells that "
-            "left their buffers; verdict and claim were compared)"
+            f" ({text.count(comparison.without_bytes)} of them by verdict and claim alone, for they have no "
+            "bytes: claims, cells that left their buffers, bytes declared undefined)"
         )
     return f"{line}."
 
