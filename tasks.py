@@ -19,6 +19,7 @@ task = partial(invoke_task, auto_shortflags=False)
 # Invoke fills an iterable option with a list and leaves None where it was not given.
 Many = list[str] | None
 REPEATABLE = ["only", "profile", "type", "path", "suite"]
+BUILDS = ["build", "llama-cpp", "sdist"]
 SELECTION_HELP = {
     "preset": "Preset of matrix.yaml: quick, default or full.",
     "only": "Glob on cell ids, e.g. 'ggml.mul_mat/iq4_*/*'; may be given several times.",
@@ -26,10 +27,18 @@ SELECTION_HELP = {
     "type": "Weight type or glob; may be given several times.",
     "path": "default, repack or kleidiai; may be given several times.",
     "suite": "Suite name or glob; may be given several times.",
-    "build": "Comma-separated builds: stock, patched (user is implied by --llama-cpp).",
+    "build": "Comma-separated builds: stock, patched, sdist-VERSION (user is implied by --llama-cpp).",
     "llama-cpp": "Path of a llama.cpp tree to test as build 'user'; it is never written to.",
+    "sdist": "Version of the published source package to test as build 'sdist-VERSION', like 0.3.16.",
     "shard": "i/n: the i-th of n disjoint parts of the selection.",
     "file": "The matrix file.",
+}
+BUILD_HELP = {
+    "march": "Build one backend with this -march instead of all loadable variants.",
+    "assertions": "Leave the kernels' asserts in.",
+    "llamafile": "Let tinyBLAS take products away from ggml's own kernels.",
+    "openmp": "Build without OpenMP: ggml's own threads and barrier.",
+    "kleidiai": "Build without KleidiAI.",
 }
 ENGINE_HELP = {"engine": "docker, rootfs or native; chosen by itself where absent."}
 RUN_HELP = {
@@ -41,13 +50,7 @@ RUN_HELP = {
 }
 
 
-COMPARE_HELP = {
-    "compare": "Hold the builds against each other: what changed, and that no type changed which may not.",
-    "each-patch": "Compare builds that add the patch series one by one: stock, patched-1, … patched.",
-}
-
-
-@task(default=True, iterable=REPEATABLE, help={**SELECTION_HELP, **RUN_HELP, **COMPARE_HELP})
+@task(default=True, iterable=REPEATABLE, help={**SELECTION_HELP, **BUILD_HELP, **RUN_HELP})
 def matrix(
     _: Context,
     preset: str = "default",
@@ -58,6 +61,12 @@ def matrix(
     suite: Many = None,
     build: str = "",
     llama_cpp: str = "",
+    sdist: str = "",
+    march: str = "",
+    assertions: bool = False,
+    llamafile: bool = False,
+    openmp: bool = True,
+    kleidiai: bool = True,
     shard: str = "",
     file: str = "matrix.yaml",
     engine: str = "",
@@ -65,15 +74,15 @@ def matrix(
     jobs: str = "",
     fresh: bool = False,
     reports: str = "reports",
-    compare: bool = False,
-    each_patch: bool = False,
 ) -> None:
     """Build the image and the kernels, run the matrix, write the report."""
-    selection = cli.selection(preset, only, profile, type, path, suite, build, llama_cpp, shard, file)
-    cli.finish(cli.matrix, selection, engine, seed, jobs, fresh, reports, compare, each_patch)
+    options = cli.build_options(march, assertions, llamafile, openmp, kleidiai)
+    builds = (build, llama_cpp, sdist, options)
+    selection = cli.selection(preset, only, profile, type, path, suite, builds, shard, file)
+    cli.finish(cli.matrix, selection, engine, seed, jobs, fresh, reports)
 
 
-@task(iterable=REPEATABLE, help={**SELECTION_HELP, "count": "Print only the numbers."})
+@task(iterable=REPEATABLE, help={**SELECTION_HELP, **BUILD_HELP, "count": "Print only the numbers."})
 def cells(
     _: Context,
     preset: str = "default",
@@ -84,12 +93,20 @@ def cells(
     suite: Many = None,
     build: str = "",
     llama_cpp: str = "",
+    sdist: str = "",
+    march: str = "",
+    assertions: bool = False,
+    llamafile: bool = False,
+    openmp: bool = True,
+    kleidiai: bool = True,
     shard: str = "",
     file: str = "matrix.yaml",
     count: bool = False,
 ) -> None:
     """List the cells that `matrix` would run, without running them."""
-    selection = cli.selection(preset, only, profile, type, path, suite, build, llama_cpp, shard, file)
+    options = cli.build_options(march, assertions, llamafile, openmp, kleidiai)
+    builds = (build, llama_cpp, sdist, options)
+    selection = cli.selection(preset, only, profile, type, path, suite, builds, shard, file)
     cli.finish(cli.cells, selection, count)
 
 
@@ -99,17 +116,22 @@ def image(_: Context, engine: str = "") -> None:
     cli.finish(cli.image, engine)
 
 
-@task(
-    help={
-        **ENGINE_HELP,
-        "build": SELECTION_HELP["build"],
-        "llama-cpp": SELECTION_HELP["llama-cpp"],
-        "march": "Build one backend with this -march instead of all loadable variants.",
-    }
-)
-def build(_: Context, build: str = "", llama_cpp: str = "", engine: str = "", march: str = "") -> None:
+@task(help={**ENGINE_HELP, **{name: SELECTION_HELP[name] for name in BUILDS}, **BUILD_HELP})
+def build(
+    _: Context,
+    build: str = "",
+    llama_cpp: str = "",
+    sdist: str = "",
+    engine: str = "",
+    march: str = "",
+    assertions: bool = False,
+    llamafile: bool = False,
+    openmp: bool = True,
+    kleidiai: bool = True,
+) -> None:
     """Fetch, patch and compile llama.cpp and the harness."""
-    cli.finish(cli.build, build, llama_cpp, engine, march)
+    options = cli.build_options(march, assertions, llamafile, openmp, kleidiai)
+    cli.finish(cli.build, cli.build_wish(build, llama_cpp, sdist, options), llama_cpp, engine)
 
 
 @task(help={"run": "Run folder to render again, or several, comma-separated, to merge into one."})

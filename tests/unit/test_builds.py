@@ -6,15 +6,17 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tierlab.cells.builds import parse_build
 from tierlab.errors import BuildError, EngineError, SourceError, UsageError
 from tierlab.toolchain.build_log import first_error, quarters, watched
 from tierlab.toolchain.builds import build_tree, compiler_identity
-from tierlab.toolchain.flags import Mode, Options, cmake_flags
+from tierlab.toolchain.flags import Mode, Options, cmake_flags, options_of
 from tierlab.toolchain.sources import user_tree
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tierlab.toolchain.sources import Tree
 
 VARIANTS = ("armv8.0_1", "armv8.6_1")
+DECLARED = "".join(f"ggml_add_cpu_backend_variant({name})\n" for name in VARIANTS)
 
 
 class PretendedEngine:
@@ -79,6 +82,7 @@ class Bench:
         files = ["CMakeLists.txt", "include/ggml.h", "src/CMakeLists.txt", "src/ggml.c"]
         for name in [*files, *(f"src/{variant}.c" for variant in VARIANTS)]:
             self.write(name, f"{name} 1")
+        self.write("src/CMakeLists.txt", DECLARED)
         self.harness.mkdir()
         (self.harness / "main.cpp").write_text("harness 1")
         self.said: list[str] = []
@@ -93,11 +97,11 @@ class Bench:
     def tree(self) -> Tree:
         return user_tree(self.root, cache=self.cache)
 
-    def build(self, options: Options | None = None) -> Build:
+    def build(self, options: Options | None = None, tree: Tree | None = None) -> Build:
         self.engine.ran.clear()
         return build_tree(
             self.engine,  # type: ignore[arg-type]
-            self.tree,
+            self.tree if tree is None else tree,
             options,
             cache=self.cache,
             harness=self.harness,
@@ -206,7 +210,7 @@ def test_a_new_header_drops_the_objects(bench: Bench) -> None:
 def test_a_variant_that_the_rules_no_longer_have_is_gone(bench: Bench) -> None:
     bench.build()
     (bench.root / "ggml/src/armv8.6_1.c").unlink()
-    bench.write("src/CMakeLists.txt", "without armv8.6_1")
+    bench.write("src/CMakeLists.txt", DECLARED.splitlines()[0])
     assert bench.build().variants == ("libggml-cpu-armv8.0_1.so",)
 
 
@@ -257,6 +261,30 @@ def test_full_disk_is_not_the_trees_fault(bench: Bench) -> None:
     bench.engine.log = "x.c:1:1: fatal error: error writing to x.s: No space left on device\n"
     with pytest.raises(EngineError, match=r"became full while user was built.*TIERLAB_CACHE"):
         bench.build()
+
+
+def test_a_published_tree_that_failed_fails_again_at_once(bench: Bench) -> None:
+    published = replace(bench.tree, name="sdist-0.3.16")
+    bench.engine.code, bench.engine.log = 1, "/lab/ggml/src/ggml.c:1:2: error: what?\n"
+    for ran in (["configure", "make"], []):
+        bench.engine.ran.clear()
+        with pytest.raises(BuildError, match="error: what"):
+            bench.build(tree=published)
+        assert bench.engine.ran == ran
+    bench.engine.code = 0
+    bench.engine.ran.clear()
+    bench.build()
+    assert bench.engine.ran == ["configure", "make"], "an owner's tree is tried again"
+
+
+def test_a_killed_compiler_is_tried_again(bench: Bench) -> None:
+    published = replace(bench.tree, name="sdist-0.3.16")
+    bench.engine.code = 137
+    for _ in range(2):
+        bench.engine.ran.clear()
+        with pytest.raises(BuildError, match="was killed"):
+            bench.build(tree=published)
+        assert bench.engine.ran[-1] == "make"
 
 
 def test_killed_compiler(bench: Bench) -> None:
@@ -311,7 +339,8 @@ def flags(options: Options, ggml: Path, emulated: bool = True) -> dict[str, str]
 def ggml(tmp_path: Path) -> Path:
     rules = tmp_path / "src/ggml-cpu/CMakeLists.txt"
     rules.parent.mkdir(parents=True)
-    rules.write_text("FetchContent_Declare(kleidiai\n  URL x)\n")
+    rules.write_text("FetchContent_Declare(kleidiai\n  URL x)\nGGML_CPU_ARM_ARCH\n")
+    (tmp_path / "src/CMakeLists.txt").write_text(DECLARED)
     return tmp_path
 
 
@@ -345,11 +374,48 @@ def test_the_reference_uses_no_instruction_set(ggml: Path) -> None:
     assert flags(arm, ggml, emulated=False)["CMAKE_TOOLCHAIN_FILE"].endswith("/reference.cmake")
 
 
-def test_an_old_tree_goes_without_kleidiai_and_says_so(ggml: Path) -> None:
-    (ggml / "src/ggml-cpu/CMakeLists.txt").write_text("FetchContent_Declare(KleidiAI_Download URL x)\n")
+def test_a_tree_without_kleidiai_says_so(ggml: Path) -> None:
+    (ggml / "src/ggml-cpu/CMakeLists.txt").write_text("")
     found = cmake_flags(Options(), ggml, True)
     assert "-DGGML_CPU_KLEIDIAI=OFF" in found.arguments
-    assert found.notes[0].startswith("KleidiAI is off")
+    assert found.notes == ("this tree has no KleidiAI",)
+
+
+def test_a_tree_that_compiles_kleidiai_gets_the_packaged_one_and_says_so(ggml: Path) -> None:
+    rules = 'set(KLEIDIAI_COMMIT_TAG "v1.11.0")\nFetchContent_Declare(KleidiAI_Download URL x)\n'
+    (ggml / "src/ggml-cpu/CMakeLists.txt").write_text(rules)
+    found = cmake_flags(Options(), ggml, True)
+    assert "-DGGML_CPU_KLEIDIAI=ON" in found.arguments
+    assert "-DTIERLAB_KLEIDIAI_SOURCES=ON" in found.arguments
+    assert found.notes == ("KleidiAI is the packaged one; this tree was written for v1.11.0",)
+    assert "-DGGML_CPU_KLEIDIAI=OFF" in cmake_flags(Options(kleidiai=False), ggml, True).arguments
+
+
+def test_a_tree_without_variants_asks_for_an_architecture(ggml: Path) -> None:
+    (ggml / "src/CMakeLists.txt").write_text("ggml_add_cpu_backend_variant(haswell)\n")
+    with pytest.raises(UsageError, match="Give one architecture with --march"):
+        cmake_flags(Options(), ggml, True)
+
+
+def test_the_oldest_trees_get_their_architecture_as_compiler_flags(ggml: Path) -> None:
+    (ggml / "src/ggml-cpu/CMakeLists.txt").write_text("")
+    found = flags(Options(mode=Mode.MARCH, march="armv8.2-a+dotprod", assertions=False), ggml)
+    assert found["CMAKE_C_FLAGS_RELEASE"] == "-O3 -DNDEBUG -march=armv8.2-a+dotprod"
+    assert "GGML_CPU_ARM_ARCH" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "differs"),
+    [
+        ("stock", Options(assertions=False)),
+        ("stock:assertions", Options()),
+        ("sdist-0.3.16:llamafile", Options(assertions=False, llamafile=True)),
+        ("user:no-openmp:no-kleidiai", Options(assertions=False, openmp=False, kleidiai=False)),
+        ("stock:armv8-a", Options(Mode.MARCH, "armv8-a", assertions=False)),
+    ],
+)
+def test_a_name_says_how_to_build(name: str, differs: Options) -> None:
+    assert options_of(parse_build(name)) == differs
 
 
 @pytest.mark.parametrize(

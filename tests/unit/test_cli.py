@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tierlab.cli.options import given_path, selection, shard_of, whole_number
+from tierlab.cells.builds import BuildWish
+from tierlab.cli.options import build_options, given_path, selection, shard_of, whole_number
 from tierlab.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -36,9 +37,6 @@ def invoke(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str
         (("matrix", "--jobs", "0"), "--jobs"),
         (("matrix", "--seed", "-1"), "--seed"),
         (("matrix", "--build", "user"), "--llama-cpp PATH"),
-        (("matrix", "--compare"), "stock is the only one selected"),
-        (("matrix", "--each-patch", "--build", "stock"), "names the builds itself"),
-        (("matrix", "--build", "patched-99"), "asks for 99 patches and the series has"),
         (("build", "--build", "stok"), "did you mean 'stock'?"),
         (("clean", "--what", "bulids"), "did you mean 'builds'?"),
     ],
@@ -85,11 +83,11 @@ def test_every_task_has_help() -> None:
 
 
 def test_axis_values_may_be_given_with_commas() -> None:
-    words = selection(
-        "quick", None, ["a,b", "c"], None, None, None, "stock, patched", "", "2/4", "matrix.yaml"
-    )
+    builds = ("stock, patched", "", "0.3.16, 0.3.17", build_options("armv8-a", True, False, True, False))
+    words = selection("quick", None, ["a,b", "c"], None, None, None, builds, "2/4", "matrix.yaml")
     assert words.profiles == ("a", "b", "c")
-    assert words.checked().builds == ("stock", "patched")
+    options = ("armv8-a", "assertions", "no-kleidiai")
+    assert words.build_wish == BuildWish(("stock", "patched"), False, ("0.3.16", "0.3.17"), options)
     assert words.checked().shard == (2, 4)
 
 

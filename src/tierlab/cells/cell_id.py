@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierlab.cells.builds import is_known
+from tierlab.cells.builds import check_build, missing, parse_build
 from tierlab.cells.claims import rule_of
 from tierlab.cells.model import Cell, Problem
 from tierlab.cells.positions import nearest
@@ -54,16 +54,28 @@ def parse_cell_id(matrix: Matrix, text: str) -> Cell:
         ),
         path=_known(text, "path", path, matrix.paths),
         threads=int(threads[1:]),
-        build=build if is_known(build, matrix.builds) else _known(text, "build", build, matrix.builds),
+        build=_build(matrix, text, build),
         profile=_known(text, "profile", profile, matrix.profiles),
     )
     _check_possible(matrix, cell, text)
     return cell
 
 
+def _build(matrix: Matrix, text: str, build: str) -> str:
+    try:
+        check_build(build, matrix.builds)
+    except UsageError as error:
+        msg = f"cell id {text!r}: {error}"
+        raise UsageError(msg) from error
+    return parse_build(build).text
+
+
 def _check_possible(matrix: Matrix, cell: Cell, text: str) -> None:
     problem = cell.problem
     codes = problem.op == "quantize"
+    lacks = missing(cell.build, matrix.profiles[cell.profile].features)
+    if lacks:
+        raise _refused(text, f"{cell.profile} lacks {', '.join(sorted(lacks))}, which the build needs")
     block = matrix.codes[problem.weight_type].block if codes else matrix.types[problem.weight_type].block
     if problem.shape.k % block:
         msg = f"K={problem.shape.k} is no multiple of {problem.weight_type}'s block of {block}"

@@ -39,7 +39,7 @@ def rule_of(matrix: Matrix, cell: Cell) -> Rule | None:
     if not _path_fits(path, problem):
         return None
     profile = matrix.profiles[cell.profile]
-    variant = matrix.variant_of[cell.profile]
+    variant = matrix.variant(cell)
     for rule in path.rules:
         if (
             problem.weight_type in rule.types

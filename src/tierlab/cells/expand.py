@@ -84,10 +84,10 @@ def _with_named(matrix: Matrix, scope: Scope, named: list[Cell]) -> Iterator[tup
     problems = {problem: place for place, problem in enumerate(dict.fromkeys(cell.problem for cell in found))}
     paths = list(matrix.paths)
 
-    def key(cell: Cell) -> tuple[float, ...]:
+    def key(cell: Cell) -> tuple[tuple[object, ...], tuple[int, int], tuple[int, int, int]]:
         lane = (order[0].index(cell.profile), order[1].index(cell.problem.suite))
         way = (problems[cell.problem], paths.index(cell.path), cell.threads)
-        return (*builds.order(cell.build, matrix.builds), *lane, *way)
+        return (builds.order(cell.build, matrix.builds), lane, way)
 
     return ((cell, found[cell]) for cell in sorted(found, key=key))
 

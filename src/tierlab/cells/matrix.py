@@ -6,10 +6,10 @@ Made by `tierlab.cells.load.load_matrix`, which has checked everything; nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tierlab.cells.builds import family
+from tierlab.cells.builds import compiled_in, family, missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,15 +157,11 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Expectation:
-    """Cells whose known verdict is not `pass`, and the evidence for it.
-
-    With `undefined_bytes` the faulty output holds memory that nobody wrote, so that no two runs of it agree.
-    """
+    """Cells whose known verdict is not `pass`, and the evidence for it."""
 
     selector: Selector
     verdict: str
     evidence: str
-    undefined_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,12 +230,28 @@ class Matrix:
     variant_of: Mapping[str, Variant] = field(default_factory=dict)
 
     def exclusion_of(self, cell: Cell) -> Exclusion | None:
-        """The first exclusion that names the cell, or None."""
+        """The first exclusion that names the cell, or None.
+
+        A build for one `-march` is left out where the CPU cannot run it; that stands on no line of the file.
+        """
+        lacks = missing(cell.build, self.profiles[cell.profile].features)
+        if lacks:
+            reason = f"code for {cell.build} needs {', '.join(sorted(lacks))}, which these CPUs lack"
+            return Exclusion(Selector({"builds": frozenset({cell.build})}), reason)
         return next((item for item in self.exclusions if self.selects(item.selector, cell)), None)
 
     def expectation_of(self, cell: Cell) -> Expectation | None:
         """The declared verdict of the cell, or None: then it must pass."""
         return next((item for item in self.expected if self.selects(item.selector, cell)), None)
+
+    def variant(self, cell: Cell) -> Variant:
+        """The backend that a cell runs in: what its CPU loads or, in a build for one `-march`, that one,
+        under the name of the richest listed variant that it holds."""
+        features = compiled_in(cell.build)
+        if features is None:
+            return self.variant_of[cell.profile]
+        nearest = [variant for variant in self.variants if variant.needs <= features]
+        return replace(nearest[-1], needs=features) if nearest else Variant("", features)
 
     def thread_dependence_of(self, cell: Cell) -> str | None:
         """The declared reason why the cell's bytes may depend on the thread count, or None."""
@@ -254,7 +266,7 @@ class Matrix:
 
     def _axis(self, axis: str, cell: Cell) -> str | int:
         if axis == "variants":
-            return self.variant_of[cell.profile].name
+            return self.variant(cell).name
         return axis_value(axis, cell)
 
 

@@ -213,13 +213,7 @@ SCHEMA: Schema = {
         },
         expected={
             "type": "array",
-            "items": _record(
-                ("verdict", "evidence"),
-                verdict=_enum(VERDICTS),
-                evidence=_TEXT,
-                undefined_bytes={"type": "boolean"},
-                **_SELECTOR,
-            ),
+            "items": _record(("verdict", "evidence"), verdict=_enum(VERDICTS), evidence=_TEXT, **_SELECTOR),
         },
         thread_dependent={
             "type": "array",

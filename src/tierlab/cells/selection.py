@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING
 
-from tierlab.cells.builds import is_known, order, prefix_length
+from tierlab.cells.builds import check_build, order, parse_build
 from tierlab.cells.positions import nearest
 from tierlab.cells.selectors import axis_values, resolve
 from tierlab.errors import SelectionError, UsageError
@@ -115,9 +115,10 @@ def scope_of(matrix: Matrix, selection: Selection) -> Scope:
 
 
 def _builds(wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Numbered builds (`patched-2`) have to be named exactly: how many there are, the series alone says."""
-    numbered = {name for name in wanted if prefix_length(name) is not None and is_known(name, known)}
-    return _axis("build", wanted, tuple(sorted({*known, *numbered}, key=lambda name: order(name, known))))
+    """Builds have to be named exactly: there are as many as patches in the series and published packages."""
+    for name in wanted:
+        check_build(name, known)
+    return tuple(sorted({parse_build(name).text for name in wanted}, key=lambda name: order(name, known)))
 
 
 def _axis(name: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,12 +9,14 @@ from tierlab.cli.file_arguments import install_file_arguments
 from tierlab.cli.gguf import gguf
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
-from tierlab.cli.options import selection
+from tierlab.cli.options import build_options, build_wish, selection
 from tierlab.cli.scan import scan
 from tierlab.cli.variants import variants
 
 __all__ = [
     "build",
+    "build_options",
+    "build_wish",
     "cells",
     "chip",
     "claims",

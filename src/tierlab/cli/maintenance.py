@@ -7,21 +7,20 @@ import difflib
 import shutil
 from typing import TYPE_CHECKING
 
-from tierlab.cells.builds import is_known
 from tierlab.cli.checks import project_root
 from tierlab.cli.options import tree_path
 from tierlab.errors import ExitCode, UsageError
-from tierlab.run.prepare import make_builds, tree_of
-from tierlab.toolchain.builds import build_tree
+from tierlab.run.prepare import make_builds
 from tierlab.toolchain.cache import cache_root, remove_tree, tree_bytes
 from tierlab.toolchain.choose import choose_engine, remove_images
 from tierlab.toolchain.doctor import can_work, examine
-from tierlab.toolchain.flags import Mode, Options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BUILDS = ("stock", "patched", "user")
+    from tierlab.cells.builds import BuildWish
+
+BUILDS = ("stock", "patched", "user", "sdist")
 CACHES = {
     "builds": ("builds", "binaries", "digests", "locks", "ccache"),
     "verdicts": ("verdicts", "problems", "hellos"),
@@ -41,33 +40,14 @@ def image(engine: str) -> ExitCode:
     return ExitCode.AS_EXPECTED
 
 
-def build(names: str, llama_cpp: str, engine: str, march: str) -> ExitCode:
+def build(wish: BuildWish, llama_cpp: str, engine: str) -> ExitCode:
     """Build; print where the results lie."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    wanted = wanted or (["user"] if llama_cpp else ["stock"])
-    for name in wanted:
-        if not is_known(name, BUILDS):
-            near = difflib.get_close_matches(name, BUILDS, 1) or ["stock"]
-            have = ", ".join(BUILDS)
-            msg = f"unknown build {name!r}; nothing was built. Did you mean {near[0]!r}? There are {have}"
-            raise UsageError(msg)
-    if "user" in wanted and not llama_cpp:
-        msg = "build 'user' needs the tree: nothing was built. Add --llama-cpp PATH"
-        raise UsageError(msg)
+    wanted = wish.builds(BUILDS, ("stock",))
     chosen = choose_engine(engine or None, _say)
-    failed = False
-    if march:
-        own = tree_path(llama_cpp) if llama_cpp else None
-        options = Options(mode=Mode.MARCH, march=march)
-        trees = {name: tree_of(name, own, _say) for name in wanted}
-        made = {name: build_tree(chosen, tree, options, say=_say) for name, tree in trees.items()}
-    else:
-        result = make_builds(chosen, wanted, tree_path(llama_cpp) if llama_cpp else None, _say)
-        made = {**result.builds, "reference": result.reference}
-        failed = bool(result.unbuildable)
-    for name, one in made.items():
+    result = make_builds(chosen, wanted, tree_path(llama_cpp) if llama_cpp else None, _say)
+    for name, one in {**result.builds, "reference": result.reference}.items():
         print(f"{name}: {one.directory} (log: {one.log})")
-    return ExitCode.UNDETERMINED if failed else ExitCode.AS_EXPECTED
+    return ExitCode.UNDETERMINED if result.unbuildable else ExitCode.AS_EXPECTED
 
 
 def doctor(engine: str) -> ExitCode:

@@ -13,46 +13,34 @@ from rich.console import Console
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
 from tierlab.cli.execute import execute
-from tierlab.cli.options import SelectionWords, given_path, whole_number
+from tierlab.cli.options import given_path, whole_number
 from tierlab.errors import ExitCode, UsageError
 from tierlab.report.terminal import print_summary
 from tierlab.report.text import plural
 from tierlab.report.writing import conclude
 from tierlab.run.merge import merge
-from tierlab.run.prepare import Wish, default_jobs, prepare
+from tierlab.run.prepare import Wish, default_jobs, prepare, with_builds
 from tierlab.run.store import find_run, mark_latest
 
 if TYPE_CHECKING:
+    from tierlab.cli.options import SelectionWords
     from tierlab.report.model import Summary
 
 
-def matrix(
-    words: SelectionWords,
-    engine: str,
-    seed: str,
-    jobs: str,
-    fresh: bool,
-    reports: str,
-    compare: bool = False,
-    each_patch: bool = False,
-) -> ExitCode:
-    """Run the selected cells and report; the exit code says whether all are as expected.
-
-    With `compare` also whether what no patch may change is the same in all builds of the run.
-    """
+def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool, reports: str) -> ExitCode:
+    """Run the selected cells and report; the exit code says whether all are as expected."""
     if not reports:
         msg = "--reports '' names no folder; nothing was run. Name one, or leave the option out"
         raise UsageError(msg)
     wish = Wish(
         matrix=words.matrix,
         selection=words.checked(),
+        builds=words.build_wish,
         engine=engine or None,
         seed=whole_number("seed", seed, 0, None),
         llama_cpp=words.tree,
         fresh=fresh,
         reports=given_path(reports),
-        compare=compare,
-        each_patch=each_patch,
     )
     workers = whole_number("jobs", jobs, 1, default_jobs()) or 1
     plan = prepare(wish, say=_say)
@@ -81,9 +69,7 @@ def _say(line: str) -> None:
 def cells(words: SelectionWords, count: bool) -> ExitCode:
     """List cells, without engine or build; with `count` only numbers."""
     loaded = load_matrix(words.matrix)
-    chosen = words.checked()
-    if words.tree is not None and not chosen.builds:
-        chosen = SelectionWords(**{**words.__dict__, "builds": "user"}).checked()
+    chosen = with_builds(loaded, words.checked(), words.build_wish)
     found = list(expand(loaded, chosen))
     left_out = Counter(item.reason for _, item in excluded(loaded, chosen))
     if count:

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import BuildWish
 from tierlab.cells.selection import Selection
 from tierlab.cli.checks import project_root
 from tierlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+BuildWords = tuple[str, str, str, tuple[str, ...]]
+"""The options `--build`, `--llama-cpp`, `--sdist`, and how to build as words of a build's name."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,7 @@ class SelectionWords:
     types: tuple[str, ...]
     paths: tuple[str, ...]
     suites: tuple[str, ...]
-    builds: str
-    llama_cpp: str
+    builds: BuildWords
     shard: str
     file: str
 
@@ -41,18 +45,18 @@ class SelectionWords:
             types=self.types,
             paths=self.paths,
             suites=self.suites,
-            builds=self.build_names,
             shard=shard_of(self.shard),
         )
 
     @property
-    def build_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.builds.split(",") if name.strip())
+    def build_wish(self) -> BuildWish:
+        return build_wish(*self.builds)
 
     @property
     def tree(self) -> Path | None:
         """The tree as reports name it; a shell leaves `~` in `--llama-cpp=~/tree` to its reader."""
-        return tree_path(self.llama_cpp) if self.llama_cpp else None
+        llama_cpp = self.builds[1]
+        return tree_path(llama_cpp) if llama_cpp else None
 
     @property
     def matrix(self) -> Path:
@@ -70,8 +74,7 @@ def selection(
     type: Iterable[str] | None,
     path: Iterable[str] | None,
     suite: Iterable[str] | None,
-    build: str,
-    llama_cpp: str,
+    builds: BuildWords,
     shard: str,
     file: str,
 ) -> SelectionWords:
@@ -83,11 +86,28 @@ def selection(
         types=_split(type),
         paths=_split(path),
         suites=_split(suite),
-        builds=build,
-        llama_cpp=llama_cpp,
+        builds=builds,
         shard=shard,
         file=file,
     )
+
+
+def build_options(
+    march: str, assertions: bool, llamafile: bool, openmp: bool, kleidiai: bool
+) -> tuple[str, ...]:
+    """How to build, as the words of a build's name."""
+    switches = {
+        "assertions": assertions,
+        "llamafile": llamafile,
+        "no-openmp": not openmp,
+        "no-kleidiai": not kleidiai,
+    }
+    return (*([march] if march else []), *(word for word, said in switches.items() if said))
+
+
+def build_wish(names: str, llama_cpp: str, sdist: str, options: tuple[str, ...]) -> BuildWish:
+    """What is to be built, of the options `--build`, `--llama-cpp`, `--sdist` and how to build."""
+    return BuildWish(_split([names]), bool(llama_cpp), _split([sdist]), options)
 
 
 def _split(values: Iterable[str] | None) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierlab.cells.builds import prefix_length
+from tierlab.cells.builds import USER, BuildWish, parse_build, prefix_length, sdist_version, tree_name
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
 from tierlab.errors import BuildError, ConfigError, UsageError
@@ -19,20 +19,18 @@ from tierlab.run.appendlog import explained
 from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
-from tierlab.run.steps import check_touches, each_patch, steps_of
 from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
-from tierlab.toolchain.flags import Mode, Options
+from tierlab.toolchain.flags import Mode, Options, options_of
+from tierlab.toolchain.sdists import sdist_tree
 from tierlab.toolchain.sources import load_patches, patched_tree, stock_tree, user_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierlab.cells.matrix import Matrix
-    from tierlab.cells.model import Cell
     from tierlab.cells.selection import Selection
-    from tierlab.run.steps import Step
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine, Say
     from tierlab.toolchain.sources import Tree
@@ -43,21 +41,16 @@ SEED_LIMIT = 1 << 63
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asked for. `llama_cpp` is the user's tree (build `user`).
-
-    `compare` holds the builds of the run against each other; `each_patch` does so with builds that add the
-    series patch by patch.
-    """
+    """What a person asked for. `builds` are the words on what is under test, `llama_cpp` the user's tree."""
 
     matrix: Path
     selection: Selection
+    builds: BuildWish = field(default_factory=BuildWish)
     engine: str | None = None
     seed: int | None = None
     llama_cpp: Path | None = None
     fresh: bool = False
     reports: Path = Path("reports")
-    compare: bool = False
-    each_patch: bool = False
 
 
 def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
@@ -71,11 +64,10 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         msg = f"seed {seed} is out of range; nothing was run. Use an integer from 0 to {SEED_LIMIT - 1}"
         raise UsageError(msg)
     matrix = load_matrix(wish.matrix)
-    selection = _with_builds(wish, matrix)
+    selection = with_builds(matrix, wish.selection, wish.builds)
     if wish.engine == "native" and not selection.profiles:
         selection = replace(selection, profiles=(_this_machine(wish, matrix, selection, say),))
     cells = list(expand(matrix, selection))
-    steps = _steps(wish, matrix, cells)
     run_dir = create_run_dir(wish.reports.absolute())
     try:
         with explained(run_dir, "write"):
@@ -99,13 +91,16 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
             reference=made.reference,
             fresh=wish.fresh,
             unbuildable=made.unbuildable,
-            # One cell of each exclusion: the first.
-            canaries=tuple({item.selector.line: cell.id for item, cell in reversed(left_out)}.values()),
+            # One cell of each exclusion of the file: the first.
+            canaries=tuple(
+                {
+                    item.selector.line: cell.id for item, cell in reversed(left_out) if item.selector.line
+                }.values()
+            ),
         )
         info = run_info(
             plan, made.trees, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]])
         )  # fmt: skip
-        info = replace(info, comparisons=steps)
         if note_cells:
             with Store(run_dir) as store:
                 store.write_cells(cell.id for cell in cells)
@@ -135,40 +130,12 @@ def _this_machine(wish: Wish, matrix: Matrix, selection: Selection, say: Say) ->
     return name
 
 
-def _with_builds(wish: Wish, matrix: Matrix) -> Selection:
-    """`--llama-cpp` alone means build `user`; `user` without it is wrong use."""
-    builds = wish.selection.builds
-    if wish.each_patch:
-        if builds or wish.llama_cpp is not None:
-            msg = (
-                "--each-patch names the builds itself, from stock to patched; nothing was run. "
-                "Leave --build and --llama-cpp out"
-            )
-            raise UsageError(msg)
-        builds = each_patch(load_patches())
-    if wish.llama_cpp is not None and not builds:
-        builds = ("user",)
-    preset = matrix.presets.get(wish.selection.preset)
-    wanted = builds or (preset.builds if preset else ())
-    if "user" in wanted and wish.llama_cpp is None:
-        msg = "build 'user' needs the tree: nothing was run. Add --llama-cpp PATH"
-        raise UsageError(msg)
-    if wish.llama_cpp is not None and "user" not in wanted:
-        msg = (
-            f"--llama-cpp was given but build 'user' is not among {', '.join(wanted)}; nothing was run. "
-            "Add it to --build"
-        )
-        raise UsageError(msg)
-    return replace(wish.selection, builds=builds)
-
-
-def _steps(wish: Wish, matrix: Matrix, cells: Iterable[Cell]) -> tuple[Step, ...]:
-    """What the run compares; nothing unless it was asked for."""
-    if not (wish.compare or wish.each_patch):
-        return ()
-    series = load_patches()
-    check_touches(series, matrix)
-    return steps_of((cell.build for cell in cells), series)
+def with_builds(matrix: Matrix, selection: Selection, builds: BuildWish) -> Selection:
+    """The selection with its builds by name; without a word on builds it keeps those of its preset."""
+    preset = matrix.presets.get(selection.preset)
+    if preset is None or builds == BuildWish():
+        return selection
+    return replace(selection, builds=builds.builds(matrix.builds, selection.builds or preset.builds))
 
 
 @dataclass(frozen=True)
@@ -189,30 +156,50 @@ def make_builds(engine: Engine, names: Iterable[str], llama_cpp: Path | None, sa
     stock = stock_tree(say=say)
     reference = build_tree(engine, stock, Options(mode=Mode.REFERENCE), say=say)
     found = {"reference": stock}
-    # As it ships: asserts compiled out. What they guard shows as wrong numbers or guard verdicts.
-    options = Options(assertions=False)
     builds: dict[str, Build] = {}
     unbuildable: dict[str, str] = {}
     for name in names:
         try:
             found[name] = tree_of(name, llama_cpp, say)
-            builds[name] = build_tree(engine, found[name], options, say=say)
+            builds[name] = _built(engine, found[name], name, say)
         except BuildError as error:
             say(f"tierlab: {error}")
             unbuildable[name] = " ".join(str(error).split())
     return Made(builds, reference, unbuildable, found)
 
 
+def _built(engine: Engine, tree: Tree, name: str, say: Say) -> Build:
+    """The build; a published tree that does not compile with the packaged KleidiAI is built without."""
+    options = options_of(parse_build(name))
+    try:
+        return build_tree(engine, tree, options, say=say)
+    except BuildError as error:
+        if sdist_version(name) is None or not options.kleidiai:
+            raise
+        note = f"{name}: KleidiAI is off; with the packaged one this tree does not build ({error})"
+    made = build_tree(engine, tree, replace(options, kleidiai=False), say=say)
+    say(f"build {note}")
+    return replace(made, notes=(*made.notes, note))
+
+
 def tree_of(name: str, llama_cpp: Path | None, say: Say) -> Tree:
-    """The tree of a build: stock, patched, patched-N, user. UsageError where the series has fewer patches."""
-    if name == "user":
-        return user_tree(Path(llama_cpp or ""))
-    if name == "stock":
-        return stock_tree(say=say)
+    """The tree of a build, under the build's name. UsageError where it names more patches than the series
+    has, and for `user` without a tree."""
+    tree = tree_name(name)
+    version = sdist_version(name)
+    if tree == USER:
+        if llama_cpp is None:
+            msg = f"build {name!r} needs the tree: nothing was run. Add --llama-cpp PATH"
+            raise UsageError(msg)
+        return replace(user_tree(llama_cpp), name=name)
+    if version is not None:
+        return replace(sdist_tree(version, say=say), name=name)
+    if tree == "stock":
+        return replace(stock_tree(say=say), name=name)
     patches = load_patches()
     count = prefix_length(name)
     if count is None:
-        return patched_tree(patches=patches, say=say)
+        return replace(patched_tree(patches=patches, say=say), name=name)
     if count > len(patches):
         msg = (
             f"build {name!r} asks for {count} patches and the series has {len(patches)}; nothing was run. "

@@ -84,7 +84,7 @@ def run_info(
         ),
         host=_host(),
         exclusions=tuple(
-            Exclusion(rule=f"{matrix.path.name}:{line}", reason=reason, count=count)
+            Exclusion(rule=f"{matrix.path.name}:{line}" if line else "builds", reason=reason, count=count)
             for (line, reason), count in counted.items()
         ),
         notes=tuple(note for build in plan.builds.values() for note in build.notes),

@@ -16,7 +16,7 @@ from tierlab.errors import BuildError
 from tierlab.toolchain.build import FAULTY_NAME, HARNESS_NAME, Build
 from tierlab.toolchain.build_log import quarters
 from tierlab.toolchain.cache import built_whole, cache_root, locked
-from tierlab.toolchain.compiling import Job, compile_tree
+from tierlab.toolchain.compiling import CompilerKilledError, Job, compile_tree
 from tierlab.toolchain.digests import TreeDigest, digest_of, tree_digest
 from tierlab.toolchain.disk import disk_errors
 from tierlab.toolchain.flags import Options, cmake_flags
@@ -87,12 +87,40 @@ def _current(job: Job, say: Say, progress: Callable[[int, int], None] | None) ->
         kept = _kept(job, digest, sources)
         if kept is not None:
             return kept
-        compile_tree(job, sources, say, progress)
+        _fails_again(job, digest)
+        try:
+            compile_tree(job, sources, say, progress)
+        except CompilerKilledError:
+            raise
+        except BuildError as error:
+            _remember_failure(job, digest, str(error))
+            raise
         if _inputs(job, _sources(job)) == digest:
             return _published(job, digest, sources)
         say(f"build {job.tree.name}: the sources changed meanwhile; building again")
     msg = f"{job.tree.root} changed during each of {ATTEMPTS} builds; it was not built. Try again later"
     raise BuildError(msg)
+
+
+def _failure(job: Job) -> Path:
+    return job.place / "failure.json"
+
+
+def _fails_again(job: Job, digest: str) -> None:
+    """Raise what the compiler said of these very inputs, if they did not compile before."""
+    try:
+        record = json.loads(_failure(job).read_text())
+        known = str(record["error"]) if record["inputs"] == digest else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if known:
+        raise BuildError(known)
+
+
+def _remember_failure(job: Job, digest: str, error: str) -> None:
+    """A tree that nobody changes fails the same way each time; its owner's changes may mend a user's."""
+    if not job.tree.mutable:
+        _failure(job).write_text(json.dumps({"inputs": digest, "error": error}))
 
 
 def _sources(job: Job) -> dict[str, TreeDigest]:

@@ -30,6 +30,10 @@ BUILD_BYTES = 256 << 20
 CCACHE_SIZE = "5G"
 
 
+class CompilerKilledError(BuildError):
+    """The compiler was killed, so that nothing is known of the sources."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One build to be made: its inputs and its places (of the host)."""
@@ -122,8 +126,10 @@ def _failure(job: Job, code: int, log: Path) -> Exception:
             f"the disk that holds {job.cache} became full while {job.tree.name} was built (log: {log}); "
             "there is no build. Free some space (invoke clean), or set TIERLAB_CACHE to a larger disk"
         )
-    killed = " The compiler was killed: is there enough memory?" if code in (137, 143) else ""
-    return BuildError(
-        f"{job.tree.name} does not build ({job.options.mode}): {first_error(text, job.places)}.{killed} "
+    killed = code in (137, 143)
+    why = " The compiler was killed: is there enough memory?" if killed else ""
+    kind = CompilerKilledError if killed else BuildError
+    return kind(
+        f"{job.tree.name} does not build ({job.options.mode}): {first_error(text, job.places)}.{why} "
         f"Its cells are unbuildable; the whole log is {log}"
     )

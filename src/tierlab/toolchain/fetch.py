@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tierlab.toolchain.engine import Say
 
 TRIES = 2
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _GOT = re.compile(r"^\s*Got\s+([0-9a-f]{64})\s*$", re.MULTILINE)
 
 
@@ -46,23 +47,54 @@ def fetched(
     say(f"sources: fetching {package} {version}")
     with built_whole(place) as partial:
         _download(package, version, sha256, partial, kind)
-        archives = _archives(partial, kind)
-        if len(archives) != 1:
-            msg = f"pip left {len(archives)} archives of {package} {version} instead of one; none was kept"
-            raise SourceError(msg)
-        found = file_sha256(archives[0])
+        found = file_sha256(_only_archive(package, version, partial, kind))
         if found != sha256:
             raise _mismatch(package, version, sha256, found)
     return _archives(place, kind)[0]
+
+
+def fetched_by_index(package: str, version: str, downloads: Path, say: Say) -> tuple[Path, str]:
+    """The source archive of `package` `version` and its SHA-256, for a version that nobody has pinned.
+
+    The first time pip checks it against the hash that the package index gives; that hash is noted, and from
+    then on the archive is held to it. SourceError as for `fetched`. Hold a lock around this.
+    """
+    note = downloads / f"{package}-{version}.sha256"
+    try:
+        known = note.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        known = ""
+    if _SHA256.fullmatch(known):
+        return fetched(package, version, known, downloads, say), known
+    downloads.mkdir(parents=True, exist_ok=True)
+    sweep_partials(downloads)
+    say(f"sources: fetching {package} {version}")
+    first = downloads / f"{package}-{version}-first"
+    with built_whole(first) as partial:
+        _download(package, version, None, partial, SOURCE)
+        known = file_sha256(_only_archive(package, version, partial, SOURCE))
+    place = downloads / f"{package}-{version}-{known[:16]}"
+    remove_tree(place)
+    first.rename(place)
+    note.write_text(f"{known}\n")
+    return fetched(package, version, known, downloads, say), known
+
+
+def _only_archive(package: str, version: str, place: Path, kind: str) -> Path:
+    archives = _archives(place, kind)
+    if len(archives) != 1:
+        msg = f"pip left {len(archives)} archives of {package} {version} instead of one; none was kept"
+        raise SourceError(msg)
+    return archives[0]
 
 
 def _archives(place: Path, kind: str) -> list[Path]:
     return sorted(path for path in place.glob(f"*{kind}") if PARTIAL_MARK not in path.name)
 
 
-def _download(package: str, version: str, sha256: str, target: Path, kind: str) -> None:
+def _download(package: str, version: str, sha256: str | None, target: Path, kind: str) -> None:
     """Let pip fetch it with the hash required: pip runs a package's own code (for its metadata), and must
-    not do so before the hash is known to be right."""
+    not do so before the hash is known to be right. Without a pinned hash pip requires the index's."""
     if importlib.util.find_spec("pip") is None:
         msg = (
             f"this Python ({sys.executable}) has no pip, so {package} cannot be fetched. "
@@ -70,12 +102,13 @@ def _download(package: str, version: str, sha256: str, target: Path, kind: str) 
         )
         raise SourceError(msg)
     wanted = target / "wanted.txt"
-    wanted.write_text(f"{package}=={version} --hash=sha256:{sha256}\n")
+    pinned = f" --hash=sha256:{sha256}" if sha256 else ""
+    wanted.write_text(f"{package}=={version}{pinned}\n")
     command = [
         *(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"),
         *("--no-deps", "--no-binary" if kind == SOURCE else "--only-binary", package),
-        *("--progress-bar", "off"),
-        *("--require-hashes", "--requirement", str(wanted), "--dest", str(target)),
+        *("--progress-bar", "off", *(["--require-hashes"] if sha256 else [])),
+        *("--requirement", str(wanted), "--dest", str(target)),
     ]
     said = ""
     for _ in range(TRIES):
@@ -85,7 +118,7 @@ def _download(package: str, version: str, sha256: str, target: Path, kind: str) 
             return
         said = done.stderr + done.stdout
         if got := _GOT.search(said):
-            raise _mismatch(package, version, sha256, got[1])
+            raise _mismatch(package, version, sha256 or "that of the index", got[1])
         if is_disk_full(said):
             msg = (
                 f"the disk is full where {package} {version} was being fetched to ({target.parent}); nothing "

@@ -15,6 +15,8 @@ from tierlab.toolchain.engine import KLEIDIAI_ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tierlab.cells.builds import BuildName
+
 GGML = "/lab/ggml"
 HARNESS = "/lab/harness"
 WRAPPER = "/lab/wrapper"
@@ -27,7 +29,10 @@ _X86_SWITCHES = (
     *("SSE42", "AVX", "AVX2", "AVX_VNNI", "BMI2", "FMA", "F16C"),
     *("AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16", "AMX_TILE", "AMX_INT8", "AMX_BF16"),
 )
-_KLEIDIAI_LINKABLE = re.compile(r"FetchContent_Declare\(\s*kleidiai\b")
+_KLEIDIAI_LINKED = re.compile(r"FetchContent_Declare\(\s*kleidiai\b")
+_KLEIDIAI_COMPILED = re.compile(r"FetchContent_Declare\(\s*KleidiAI_Download\b")
+_KLEIDIAI_VERSION = re.compile(r'KLEIDIAI_COMMIT_TAG\s+"(v[0-9.]+)"')
+_ARM_VARIANTS = re.compile(r"ggml_add_cpu_backend_variant\(\s*arm")
 _MARCH = re.compile(r"armv[0-9][a-z0-9.+_-]*")
 
 
@@ -111,32 +116,52 @@ def cmake_flags(options: Options, ggml: Path, emulated: bool) -> Flags:
     }
     if options.mode.is_reference:
         return Flags(_arguments({**flags, **_reference(options, optimise, emulated)}))
-    notes: tuple[str, ...] = ()
-    kleidiai = options.kleidiai
-    if kleidiai and not _kleidiai_links(ggml):
-        kleidiai = False
-        notes = ("KleidiAI is off: this tree compiles KleidiAI's sources and cannot link the package",)
-    return Flags(_arguments({**flags, **_arm(options, kleidiai, emulated)}), notes)
-
-
-def _arm(options: Options, kleidiai: bool, emulated: bool) -> dict[str, str]:
-    flags = {
+    kleidiai, notes = _kleidiai(ggml) if options.kleidiai else ({}, ())
+    flags |= {
         "BUILD_SHARED_LIBS": "ON",
         "GGML_BACKEND_DL": _switch(options.loadable),
-        "GGML_CPU_KLEIDIAI": _switch(kleidiai),
+        "GGML_CPU_KLEIDIAI": _switch(bool(kleidiai)),
     }
-    if kleidiai:
-        flags |= {
-            "FETCHCONTENT_SOURCE_DIR_KLEIDIAI": f"{WRAPPER}/kleidiai",
-            "TIERLAB_KLEIDIAI_ROOT": KLEIDIAI_ROOT,
-        }
-    if options.mode is Mode.MARCH:
-        flags["GGML_CPU_ARM_ARCH"] = options.march
-    else:
-        flags["GGML_CPU_ALL_VARIANTS"] = "ON"
+    flags |= kleidiai | _kernels(options, ggml, optimise)
     if emulated:
         flags["CMAKE_TOOLCHAIN_FILE"] = f"{WRAPPER}/toolchains/aarch64-linux-gnu.cmake"
-    return flags
+    return Flags(_arguments(flags), notes)
+
+
+def _kernels(options: Options, ggml: Path, optimise: str) -> dict[str, str]:
+    """All variants, or one architecture. UsageError for a tree without variants for Arm (before May 2025)."""
+    if options.mode is Mode.MARCH:
+        if "GGML_CPU_ARM_ARCH" in _text(ggml / "src" / "ggml-cpu" / "CMakeLists.txt"):
+            return {"GGML_CPU_ARM_ARCH": options.march}
+        # The first trees have no option for it; the harness is compiled for it too then.
+        flags = f"{optimise} -march={options.march}"
+        return {"CMAKE_C_FLAGS_RELEASE": flags, "CMAKE_CXX_FLAGS_RELEASE": flags}
+    declared = _text(ggml / "src" / "CMakeLists.txt")
+    if declared and not _ARM_VARIANTS.search(declared):
+        msg = (
+            "this tree has no loadable variants for Arm (they came in 2025); nothing was built. "
+            "Give one architecture with --march, like armv8.2-a+dotprod"
+        )
+        raise UsageError(msg)
+    return {"GGML_CPU_ALL_VARIANTS": "ON"}
+
+
+def _kleidiai(ggml: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """How the tree gets the packaged KleidiAI, and what there is to say of it; no flags where it has none."""
+    text = _text(ggml / "src" / "ggml-cpu" / "CMakeLists.txt")
+    root = {"TIERLAB_KLEIDIAI_ROOT": KLEIDIAI_ROOT}
+    if _KLEIDIAI_LINKED.search(text):
+        return {"FETCHCONTENT_SOURCE_DIR_KLEIDIAI": f"{WRAPPER}/kleidiai", **root}, ()
+    if not _KLEIDIAI_COMPILED.search(text):
+        return {}, ("this tree has no KleidiAI",)
+    own = _KLEIDIAI_VERSION.search(text)
+    version = own[1] if own else "another version"
+    note = f"KleidiAI is the packaged one; this tree was written for {version}"
+    sources = {
+        "FETCHCONTENT_SOURCE_DIR_KLEIDIAI_DOWNLOAD": f"{BUILD}/kleidiai-sources",
+        "TIERLAB_KLEIDIAI_SOURCES": "ON",
+    }
+    return {**sources, **root}, (note,)
 
 
 def _reference(options: Options, optimise: str, emulated: bool) -> dict[str, str]:
@@ -156,13 +181,24 @@ def _reference(options: Options, optimise: str, emulated: bool) -> dict[str, str
     }
 
 
-def _kleidiai_links(ggml: Path) -> bool:
-    """Whether the tree takes KleidiAI as a target `kleidiai` (since ggml fetches it under that name)."""
+def _text(path: Path) -> str:
     try:
-        text = (ggml / "src" / "ggml-cpu" / "CMakeLists.txt").read_text(errors="replace")
+        return path.read_text(errors="replace")
     except OSError:
-        return False
-    return _KLEIDIAI_LINKABLE.search(text) is not None
+        return ""
+
+
+def options_of(name: BuildName) -> Options:
+    """How a build under test is made. As it ships unless its name says otherwise: asserts compiled out,
+    so that what they guard shows as wrong numbers or guard verdicts."""
+    return Options(
+        mode=Mode.MARCH if name.march else Mode.VARIANTS,
+        march=name.march,
+        assertions=name.assertions,
+        llamafile=name.llamafile,
+        kleidiai=name.kleidiai,
+        openmp=name.openmp,
+    )
 
 
 def _switch(on: bool) -> str:

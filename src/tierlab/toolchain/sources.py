@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from tierlab.cells.builds import USER, tree_name
 from tierlab.errors import ConfigError, SourceError, UsageError
 from tierlab.toolchain.cache import built_whole, cache_root, locked, sweep_partials
 from tierlab.toolchain.digests import digest_of, tree_digest
@@ -24,11 +25,12 @@ from tierlab.toolchain.patches import apply_series, load_series
 from tierlab.toolchain.unpack import unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Sequence
 
     from tierlab.toolchain.diff import Patch
     from tierlab.toolchain.engine import Say
+
+    Fill = Callable[[Path], object]
 
 RECORD = ".tierlab-digest"
 """Beside the tree in the cache: the digest of ggml/ when it was made."""
@@ -70,7 +72,7 @@ class Tree:
     @property
     def mutable(self) -> bool:
         """Whether its owner may change it at any time."""
-        return self.name == "user"
+        return tree_name(self.name) == USER
 
 
 def kernels_directory() -> Path:
@@ -127,15 +129,13 @@ def stock_tree(pin: Pin | None = None, *, cache: Path | None = None, say: Say = 
     pin = pin if pin is not None else load_pin()
     cache = cache if cache is not None else cache_root()
     root = cache / "trees" / f"stock-{digest_of([pin.sha256, pin.subtree])[:16]}"
-    with disk_errors(cache), _trees_locked(cache, say):
-        digest = _kept(root, cache, say)
-        if digest is None:
-            archive = fetched(pin.package, pin.version, pin.sha256, cache / "downloads", say)
-            sweep_partials(root.parent)
-            with built_whole(root) as partial:
-                say(f"sources: unpacking {pin.text}")
-                unpack(archive, pin.subtree, partial)
-                digest = _record(partial, cache)
+
+    def fetch() -> Fill:
+        archive = fetched(pin.package, pin.version, pin.sha256, cache / "downloads", say)
+        say(f"sources: unpacking {pin.text}")
+        return lambda partial: unpack(archive, pin.subtree, partial)
+
+    digest = kept_or_made(root, cache, say, fetch)
     return Tree("stock", root, root / "ggml", digest, f"{pin.text} ({pin.describes})")
 
 
@@ -160,14 +160,13 @@ def patched_tree(
         return Tree("patched", stock.root, stock.ggml, stock.digest, stock.origin)
     contents = [patch.content.hex() for patch in patches]
     root = cache / "trees" / f"patched-{digest_of([stock.root.name, contents])[:16]}"
-    with disk_errors(cache), _trees_locked(cache, say):
-        digest = _kept(root, cache, say)
-        if digest is None:
-            with built_whole(root) as partial:
-                say(f"sources: applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
-                _copy_linked(stock.root, partial)
-                apply_series(patches, partial)
-                digest = _record(partial, cache)
+
+    def patched(partial: Path) -> None:
+        say(f"sources: applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
+        _copy_linked(stock.root, partial)
+        apply_series(patches, partial)
+
+    digest = kept_or_made(root, cache, say, lambda: patched)
     origin = f"{stock.origin} + {len(patches)} patch{'es' * (len(patches) > 1)}"
     return Tree("patched", root, root / "ggml", digest, origin, names)
 
@@ -194,8 +193,24 @@ def user_tree(path: Path, *, cache: Path | None = None) -> Tree:
     raise SourceError(msg)
 
 
-def _trees_locked(cache: Path, say: Say) -> AbstractContextManager[None]:
-    return locked(cache / "locks" / "trees", lambda: say("sources: waiting for another lab"))
+def kept_or_made(root: Path, cache: Path, say: Say, prepare: Callable[[], Fill]) -> str:
+    """The digest of the tree `root` in the cache; it is made where it is not there, or was changed since.
+
+    `prepare` fetches what is needed and returns what fills a folder with the tree. Whole or not at all, and
+    by one lab at a time.
+    """
+    with (
+        disk_errors(cache),
+        locked(cache / "locks" / "trees", lambda: say("sources: waiting for another lab")),
+    ):
+        digest = _kept(root, cache, say)
+        if digest is None:
+            fill = prepare()
+            sweep_partials(root.parent)
+            with built_whole(root) as partial:
+                fill(partial)
+                digest = _record(partial, cache)
+    return digest
 
 
 def _kept(root: Path, cache: Path, say: Say) -> str | None:
