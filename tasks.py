@@ -176,7 +176,7 @@ def gguf(
     markdown: str = "",
     sha256: bool = True,
 ) -> None:
-    """Say what model files really hold, by type and role, and whether their labels are true."""
+    """Say what model files really hold, and whether their labels are true; `gguf diff A B` compares two."""
     cli.finish(cli.gguf, file or [], require, json, markdown, sha256)
 
 

@@ -8,12 +8,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tierlab.cli.gguf_diff import compared
 from tierlab.cli.options import given_path
 from tierlab.cli.scan import write_whole
 from tierlab.errors import ExitCode, ModelFileError, UsageError
 from tierlab.gguf.census import census
 from tierlab.gguf.model import open_models
 from tierlab.gguf.require import judge, parse_requirement
+from tierlab.report.gguf_diff_report import diff_json, diff_markdown
 from tierlab.report.gguf_report import FORMAT, census_json, census_markdown, unreadable_markdown
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierlab.gguf.require import Requirement
+
+DIFF = "diff"
+"""As the first plain argument: compare the two files that follow. (A file of that name is `./diff`.)"""
 
 SEVERITY = (ExitCode.AS_EXPECTED, ExitCode.UNDETERMINED, ExitCode.UNEXPECTED)
 """Of several outcomes the last one here is the task's: what is not as expected outweighs what is unknown."""
@@ -42,6 +47,8 @@ def gguf(
     if not files:
         msg = "gguf needs at least one file: invoke gguf FILE…, or invoke gguf diff A B"
         raise UsageError(msg)
+    if files[0] == DIFF:
+        return _diff(files[1:], list(require or ()), json, markdown, sha256)
     paths = [given_path(file) for file in files]
     _spared({"json": json, "markdown": markdown}, paths)
     requirements = [parse_requirement(text) for text in require or ()]
@@ -62,15 +69,35 @@ def _censuses(paths: Sequence[Path], requirements: Sequence[Requirement], hashed
         yield Outcome(census_markdown(found, answers), census_json(found, answers), code)
 
 
+def _diff(
+    files: Sequence[str], require: Sequence[str], json_file: str, markdown_file: str, hashed: bool
+) -> ExitCode:
+    """0 for the same weights and tokenizers, 1 for others, 2 if it cannot be told."""
+    if len(files) != 2 or require:
+        msg = "gguf diff compares two models and knows no --require; nothing was read: invoke gguf diff A B"
+        raise UsageError(msg)
+    paths = [given_path(file) for file in files]
+    _spared({"json": json_file, "markdown": markdown_file}, paths)
+    found, digests = compared(paths[0], paths[1], hashed=hashed)
+    outcome = Outcome(diff_markdown(found, digests), diff_json(found, digests), found.exit_code)
+    print(outcome.text, end="")
+    _kept(outcome.text, {"format": FORMAT, **outcome.data}, json_file, markdown_file)
+    return outcome.code
+
+
 def _told(outcomes: Sequence[Outcome], json_file: str, markdown_file: str) -> ExitCode:
     text = "\n".join(outcome.text for outcome in outcomes)
     print(text, end="")
+    data = {"format": FORMAT, "models": [outcome.data for outcome in outcomes]}
+    _kept(text, data, json_file, markdown_file)
+    return max((outcome.code for outcome in outcomes), key=SEVERITY.index)
+
+
+def _kept(text: str, data: dict[str, Any], json_file: str, markdown_file: str) -> None:
     if markdown_file:
         write_whole("markdown", given_path(markdown_file), text)
     if json_file:
-        data = {"format": FORMAT, "models": [outcome.data for outcome in outcomes]}
         write_whole("json", given_path(json_file), json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return max((outcome.code for outcome in outcomes), key=SEVERITY.index)
 
 
 def _spared(outputs: dict[str, str], inputs: Sequence[Path]) -> None:

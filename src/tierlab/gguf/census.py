@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierlab.gguf.labels import Label, fallbacks, labels
-from tierlab.gguf.model import Model, sha256
+from tierlab.gguf.model import Model, file_sha256
 from tierlab.gguf.roles import EMBEDDING_NAME, ROLES, role, tied
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def census(model: Model, *, hashed: bool = True) -> Census:
         architecture=architecture,
         files=tuple(
             Part(
-                str(part.path), part.size, sha256(part) if hashed else "", part.version,
+                str(part.path), part.size, file_sha256(part.path) if hashed else "", part.version,
                 "little" if part.order == "<" else "big", len(part.tensors), part.hole,
             )
             for part in model.parts

@@ -111,9 +111,9 @@ def raw_value(header: Header, value: Value) -> bytes:
         return os.pread(handle, value.nbytes, value.offset)
 
 
-def sha256(header: Header) -> str:
+def file_sha256(path: Path) -> str:
     """SHA-256 (hex) of the whole file, read in pieces."""
-    with _opened(header.path) as handle, os.fdopen(os.dup(handle), "rb") as stream:
+    with _opened(path) as handle, os.fdopen(os.dup(handle), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -36,9 +36,14 @@ _ENDS = ("output", "output_extra", "cls", "cls.output", *_LOOKED_UP)
 
 def role(tensor: Tensor) -> str:
     """One of ROLES. Vectors of a layer (norms, biases, scales) are apart: no matmul takes them."""
-    stem, _, suffix = tensor.name.rpartition(".")
-    part = _BLOCK.sub("", stem) or tensor.name
-    if "norm" in part or suffix == "bias" or (len(tensor.shape) < 2 and part not in _ENDS):
+    return role_of(tensor.name, len(tensor.shape))
+
+
+def role_of(name: str, dimensions: int) -> str:
+    """The role by the name and the number of dimensions."""
+    stem, _, suffix = name.rpartition(".")
+    part = _BLOCK.sub("", stem) or name
+    if "norm" in part or suffix == "bias" or (dimensions < 2 and part not in _ENDS):
         return NORMS
     if part in _ENDS:
         return EMBEDDING
