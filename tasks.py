@@ -243,3 +243,51 @@ def variants(
 ) -> None:
     """Say which of ggml's CPU backends each profile loads and why; force each where it runs and where not."""
     cli.finish(cli.variants, profile, variant, android, engine, reports, file)
+
+
+@task(
+    iterable=["profile", "type", "threads", "columns", "path", "env", "diff"],
+    help={
+        **DISPATCH_HELP,
+        "profile": SELECTION_HELP["profile"],
+        "type": SELECTION_HELP["type"],
+        "path": "Ask these paths instead of the one that the program would choose; '*' for all.",
+        "build": SELECTION_HELP["build"],
+        "llama-cpp": SELECTION_HELP["llama-cpp"],
+        "sdist": SELECTION_HELP["sdist"],
+        "threads": "Thread counts, like 1,2,4.",
+        "columns": "Numbers of activation rows, like 1,128: one is decode, more are prefill.",
+        "rows": "Number of weight rows.",
+        "full": "Every profile and type, more threads and columns.",
+        "env": "NAME=VALUE for the processes under test, like GGML_KLEIDIAI_SME=2.",
+        "repeat": "Executions of products that two kernels share: who gets which part is a matter of timing.",
+        "rules": "A file of rules in place of the lab's own.",
+        "diff": "OLD,NEW: compare two recorded runs instead of recording one ('latest' is the last).",
+        "docs": "A page between whose marks the tables are written too.",
+    },
+)
+def ledger(
+    _: Context,
+    profile: Many = None,
+    type: Many = None,
+    threads: Many = None,
+    columns: Many = None,
+    rows: str = "",
+    path: Many = None,
+    full: bool = False,
+    env: Many = None,
+    repeat: str = "",
+    build: str = "",
+    llama_cpp: str = "",
+    sdist: str = "",
+    rules: str = "",
+    diff: Many = None,
+    docs: str = "",
+    engine: str = "",
+    reports: str = "reports",
+    file: str = "matrix.yaml",
+) -> None:
+    """Record what was announced, is compiled in and ran; test the rules of dispatch on every row."""
+    lists = (profile, type, threads, columns, path, env, diff)
+    words = cli.ledger_words(*lists, rows, repeat, full, build, llama_cpp, sdist, rules, docs)
+    cli.finish(cli.ledger, words, engine, reports, file)

@@ -86,6 +86,7 @@ class FakeBench:
         self.store = SimpleNamespace(append=self.stored.append)
         self.problems = SimpleNamespace(inputs=self.inputs)
         self.retried: set[str] = set()
+        self.witness = None
         self.answered: dict[str, CellRecord] = {}
         self.promise_error: Exception | None = None
         self.session_error: Exception | None = None

@@ -7,6 +7,8 @@ from tierlab.cli.chip import chip
 from tierlab.cli.claims import claims
 from tierlab.cli.file_arguments import install_file_arguments
 from tierlab.cli.gguf import gguf
+from tierlab.cli.ledger import ledger
+from tierlab.cli.ledger_options import ledger_words
 from tierlab.cli.maintenance import build, clean, doctor, image
 from tierlab.cli.matrix import cells, matrix, report
 from tierlab.cli.options import build_options, build_wish, selection
@@ -27,6 +29,8 @@ __all__ = [
     "image",
     "install_exit_contract",
     "install_file_arguments",
+    "ledger",
+    "ledger_words",
     "matrix",
     "report",
     "scan",

@@ -49,7 +49,7 @@ def run_info(
     command: str,
 ) -> RunInfo:
     """Everything that is known before the first cell runs."""
-    commit, dirty = _commit(Path(tierlab.__file__).resolve().parents[2])
+    commit, dirty = commit_of(Path(tierlab.__file__).resolve().parents[2])
     packages = engine.manifest()
     counted = Counter((item.selector.line, item.reason) for item, _ in left_out)
     selection = plan.selection
@@ -82,7 +82,7 @@ def run_info(
         profiles=tuple(
             _profile_info(matrix.profiles[name]) for name in dict.fromkeys(c.profile for c in cells)
         ),
-        host=_host(),
+        host=host_facts(),
         exclusions=tuple(
             Exclusion(rule=f"{matrix.path.name}:{line}" if line else "builds", reason=reason, count=count)
             for (line, reason), count in counted.items()
@@ -121,7 +121,7 @@ def _profile_info(profile: Profile) -> ProfileInfo:
     )
 
 
-def _host() -> dict[str, str]:
+def host_facts() -> dict[str, str]:
     return {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
@@ -131,7 +131,7 @@ def _host() -> dict[str, str]:
     }
 
 
-def _commit(root: Path) -> tuple[str, bool]:
+def commit_of(root: Path) -> tuple[str, bool]:
     """Commit of the checkout, and whether it has uncommitted changes; empty without git."""
 
     def git(*arguments: str) -> str:

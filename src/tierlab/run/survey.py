@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from tierlab.run.workbench import Workbench
 from tierlab.toolchain.choose import choose_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tierlab.cells.matrix import Matrix, Variant
@@ -39,23 +39,37 @@ if TYPE_CHECKING:
 
 BUILD = "stock"
 ANY_SUITE = "ggml.claims"
+AGAIN = "again"
+"""Begins the names of folders, below the survey's own, of what was executed once more."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What every survey is given: the matrix file, the engine (None: chosen), the folder of its results."""
+    """What every survey is given: the matrix file, the engine (None: chosen), the folder of its results.
+
+    `builds` are under test, `llama_cpp` is the tree of build `user`; `environment` is set for the processes.
+    """
 
     matrix: Path
     reports: Path
     engine: str | None = None
+    builds: tuple[str, ...] = (BUILD,)
+    llama_cpp: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Survey:
-    """An open workbench; `answers` runs cells, `hello` starts a session and asks nothing."""
+    """An open workbench and one build; `answers` runs cells, `hello` starts a session and asks nothing."""
 
-    def __init__(self, bench: Workbench, tree: Tree) -> None:
+    def __init__(self, bench: Workbench, tree: Tree, name: str = BUILD) -> None:
         self._bench = bench
         self.tree = tree
+        self.name = name
+        self._passes = 0
+
+    @property
+    def bench(self) -> Workbench:
+        return self._bench
 
     @property
     def matrix(self) -> Matrix:
@@ -67,7 +81,7 @@ class Survey:
 
     @property
     def build(self) -> Build:
-        return self.plan.builds[BUILD]
+        return self.plan.builds[self.name]
 
     def answers(self, cells: Iterable[Cell]) -> dict[str, CellRecord]:
         """Cell id → record of every cell, from the verdict cache or by running it."""
@@ -80,13 +94,23 @@ class Survey:
             LaneRunner(self._bench, lane, tuple(group), emit).run()
         return found
 
+    def again(self, cells: Sequence[Cell]) -> dict[str, CellRecord]:
+        """Cell id → record of every cell, executed now whatever the cache knows; in a folder of its own."""
+        if not cells:
+            return {}
+        self._passes += 1
+        plan = replace(self.plan, run_dir=self.plan.run_dir / f"{AGAIN}-{self._passes}", fresh=True)
+        with opened(plan, self.plan.matrix_file) as bench:
+            bench.witness = self._bench.witness
+            return Survey(bench, self.tree, self.name).answers(cells)
+
     def hello(self, profile: str) -> Hello:
         """What the profile's session says first. ProbeError or HarnessError if it is not as it should be."""
         return self.greeting(profile)[0]
 
     def greeting(self, profile: str) -> tuple[Hello, str]:
         """The same, and what the program wrote to standard error until its end: ggml's own log."""
-        lane = LaneKey(BUILD, profile, ANY_SUITE)
+        lane = LaneKey(self.name, profile, ANY_SUITE)
         with self._bench.open_session(lane) as session:
             hello = session.start(self.matrix.timeouts.start_seconds)
             self._bench.check_promise(lane, hello)
@@ -95,13 +119,20 @@ class Survey:
 
 @contextmanager
 def survey(question: Question, say: Say) -> Iterator[Survey]:
-    """Prepare engine and builds, open a workbench. Raises any TierlabError."""
+    """Prepare engine and builds, open a workbench on the first build. Raises any TierlabError."""
+    with surveys(question, say) as opened_ones:
+        yield opened_ones[0]
+
+
+@contextmanager
+def surveys(question: Question, say: Say) -> Iterator[tuple[Survey, ...]]:
+    """The same for each build of the question, all on one workbench."""
     matrix = load_matrix(question.matrix)
     engine = choose_engine(question.engine, say)
     engine.prepare()
-    made = make_builds(engine, [BUILD], None, say)
-    if BUILD in made.unbuildable:
-        raise BuildError(made.unbuildable[BUILD])
+    made = make_builds(engine, question.builds, question.llama_cpp, say)
+    for error in made.unbuildable.values():
+        raise BuildError(error)
     run_dir = create_run_dir(question.reports.absolute())
     plan = Plan(
         run_dir=run_dir,
@@ -111,9 +142,10 @@ def survey(question: Question, say: Say) -> Iterator[Survey]:
         engine_identity=engine.identity(),
         builds=made.builds,
         reference=made.reference,
+        environment=dict(question.environment),
     )
     with opened(plan, question.matrix) as bench:
-        yield Survey(bench, made.trees[BUILD])
+        yield tuple(Survey(bench, made.trees[name], name) for name in question.builds)
 
 
 @contextmanager
@@ -134,18 +166,18 @@ def forced(bench: Workbench, variants: Mapping[str, Variant]) -> None:
     bench.judge_by(replace(bench.matrix, variants=tuple(known), variant_of=loaded))
 
 
-def product(profile: str, kind: str, shape: str, path: str, threads: int = 1) -> Cell:
+def product(profile: str, kind: str, shape: str, path: str, threads: int = 1, build: str = BUILD) -> Cell:
     """A cell of `ggml.mul_mat` (or `ggml.mul_mat_id` for a shape with experts) on Gaussian inputs."""
     size = parse_shape(shape).shape
     op = "mul_mat_id" if size.experts else "mul_mat"
     problem = Problem(f"ggml.{op}", op, kind, "f32", size, "gauss", "gauss")
-    return Cell(problem, path, threads, BUILD, profile)
+    return Cell(problem, path, threads, build, profile)
 
 
-def claim(profile: str, kind: str, shape: str, path: str) -> Cell:
+def claim(profile: str, kind: str, shape: str, path: str, build: str = BUILD) -> Cell:
     """A cell of `ggml.claims`: does the path take the operation? Nothing is computed."""
     problem = Problem(ANY_SUITE, "claim", kind, "f32", parse_shape(shape).shape, "blocks", "gauss")
-    return Cell(problem, path, 1, BUILD, profile)
+    return Cell(problem, path, 1, build, profile)
 
 
 def _order(cell: Cell) -> tuple[LaneKey, str, str, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tierlab.dispatch.expected import plain_names
+from tierlab.dispatch.products import product_kernels
 from tierlab.run.survey import claim, product
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ LOADER_SHAPE = "m512n64k256"
 """llama.cpp asks with 512 columns which buffer type takes a weight, before it places it."""
 
 WORKLOADS = {"decode": "m1n64k256", "prefill": "m128n64k256"}
-PRODUCTS = ("kai_run_matmul", "ggml_gemm_", "ggml_gemv_", "ggml_vec_dot_", "llamafile_sgemm", "tiled_run")
 MORE_THREADS = 4
 """With an SME unit the thread count decides which kernel runs, so those profiles are asked twice."""
 
@@ -91,13 +90,5 @@ def type_answers(survey: Survey, profile: str, hello: Hello) -> list[TypeAnswer]
 
 def observation(workload: str, threads: int, record: CellRecord) -> Observation:
     """The product kernels of a record, under their source names."""
-    kernels: dict[str, int] = {}
-    for counted, calls in sorted(record.ran.items()):
-        name = next((plain for plain in plain_names(counted) if _multiplies(plain)), "")
-        if name:
-            kernels[name] = kernels.get(name, 0) + calls
+    kernels = product_kernels(record.ran)
     return Observation(workload, threads, kernels, str(record.verdict), record.as_expected, record.cell)
-
-
-def _multiplies(name: str) -> bool:
-    return any(part in name for part in PRODUCTS)

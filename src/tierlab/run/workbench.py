@@ -25,8 +25,11 @@ from tierlab.toolchain.choose import choose_engine
 from tierlab.toolchain.engine import Limits, Mount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.model import Cell, LaneKey
@@ -74,7 +77,9 @@ class Workbench:
         records = {record.cell: record for record in last}
         self.answered = {cell: record for cell, record in records.items() if not record.undetermined}
         self.store = Store(plan.run_dir)
-        self._engine = choose_engine(plan.engine, say=lambda _: None)
+        self.witness: Callable[[Cell, NDArray[np.uint8]], None] | None = None
+        """Sees every output (its bytes) that a process computes, before it is gone."""
+        self.engine = choose_engine(plan.engine, say=lambda _: None)
         self._rooms: dict[str, Room] = {}
         self._cache = VerdictCache(cache_root() / "verdicts")
         self._rules = rules_digest(self.matrix)
@@ -90,7 +95,7 @@ class Workbench:
     def open_session(self, lane: LaneKey) -> Iterator[Session]:
         """A session, not yet started, for the lane's build on the lane's profile."""
         build, profile = self.plan.builds[lane.build], self.matrix.profiles[lane.profile]
-        emulator = tuple(command(profile)) if self._engine.emulated else ()
+        emulator = tuple(command(profile)) if self.engine.emulated else ()
         try:
             with self._session(build, emulator, self.plan.environment) as session:
                 yield session
@@ -104,7 +109,7 @@ class Workbench:
         check_counters(hello)
         note_hello(self.exact_key(lane), hello)
         profile = self.matrix.profiles[lane.profile]
-        check_promise(profile if self._engine.emulated else on_hardware(profile), hello)
+        check_promise(profile if self.engine.emulated else on_hardware(profile), hello)
 
     def may_retry(self, cell: Cell) -> bool:
         """True once for each cell: a process that was killed from outside is worth a second try."""
@@ -130,7 +135,7 @@ class Workbench:
             with ExitStack() as stack:
                 folder = stack.enter_context(SessionFolder())
                 mounts = [Mount(build.directory, BUILD_MOUNT), folder.mount]
-                sandbox = stack.enter_context(self._engine.sandbox(mounts, Limits()))
+                sandbox = stack.enter_context(self.engine.sandbox(mounts, Limits()))
                 self._rooms[key] = Room(stack.pop_all(), folder, sandbox)
         return self._rooms[key]
 
