@@ -50,7 +50,13 @@ RUN_HELP = {
 }
 
 
-@task(default=True, iterable=REPEATABLE, help={**SELECTION_HELP, **BUILD_HELP, **RUN_HELP})
+COMPARE_HELP = {
+    "compare": "Hold the builds against each other: what changed, and that no type changed which may not.",
+    "each-patch": "Compare builds that add the patch series one by one: stock, patched-1, … patched.",
+}
+
+
+@task(default=True, iterable=REPEATABLE, help={**SELECTION_HELP, **BUILD_HELP, **RUN_HELP, **COMPARE_HELP})
 def matrix(
     _: Context,
     preset: str = "default",
@@ -74,12 +80,14 @@ def matrix(
     jobs: str = "",
     fresh: bool = False,
     reports: str = "reports",
+    compare: bool = False,
+    each_patch: bool = False,
 ) -> None:
     """Build the image and the kernels, run the matrix, write the report."""
     options = cli.build_options(march, assertions, llamafile, openmp, kleidiai)
     builds = (build, llama_cpp, sdist, options)
     selection = cli.selection(preset, only, profile, type, path, suite, builds, shard, file)
-    cli.finish(cli.matrix, selection, engine, seed, jobs, fresh, reports)
+    cli.finish(cli.matrix, selection, engine, seed, jobs, fresh, reports, compare, each_patch)
 
 
 @task(iterable=REPEATABLE, help={**SELECTION_HELP, **BUILD_HELP, "count": "Print only the numbers."})

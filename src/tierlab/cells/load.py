@@ -174,7 +174,12 @@ def _with_selectors(document: Document, matrix: Matrix) -> Matrix:
             for where, entry in each("exclusions")
         ),
         expected=tuple(
-            Expectation(load_selector(document, where, entry, values), entry["verdict"], entry["evidence"])
+            Expectation(
+                load_selector(document, where, entry, values),
+                entry["verdict"],
+                entry["evidence"],
+                entry.get("undefined_bytes", False),
+            )
             for where, entry in each("expected")
         ),
         thread_dependent=tuple(

@@ -157,11 +157,15 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Expectation:
-    """Cells whose known verdict is not `pass`, and the evidence for it."""
+    """Cells whose known verdict is not `pass`, and the evidence for it.
+
+    With `undefined_bytes` the faulty output holds memory that nobody wrote, so that no two runs of it agree.
+    """
 
     selector: Selector
     verdict: str
     evidence: str
+    undefined_bytes: bool = False
 
 
 @dataclass(frozen=True)

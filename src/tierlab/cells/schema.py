@@ -213,7 +213,13 @@ SCHEMA: Schema = {
         },
         expected={
             "type": "array",
-            "items": _record(("verdict", "evidence"), verdict=_enum(VERDICTS), evidence=_TEXT, **_SELECTOR),
+            "items": _record(
+                ("verdict", "evidence"),
+                verdict=_enum(VERDICTS),
+                evidence=_TEXT,
+                undefined_bytes={"type": "boolean"},
+                **_SELECTOR,
+            ),
         },
         thread_dependent={
             "type": "array",

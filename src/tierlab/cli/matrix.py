@@ -27,8 +27,20 @@ if TYPE_CHECKING:
     from tierlab.report.model import Summary
 
 
-def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool, reports: str) -> ExitCode:
-    """Run the selected cells and report; the exit code says whether all are as expected."""
+def matrix(
+    words: SelectionWords,
+    engine: str,
+    seed: str,
+    jobs: str,
+    fresh: bool,
+    reports: str,
+    compare: bool = False,
+    each_patch: bool = False,
+) -> ExitCode:
+    """Run the selected cells and report; the exit code says whether all are as expected.
+
+    With `compare` also whether what no patch may change is the same in all builds of the run.
+    """
     if not reports:
         msg = "--reports '' names no folder; nothing was run. Name one, or leave the option out"
         raise UsageError(msg)
@@ -41,6 +53,8 @@ def matrix(words: SelectionWords, engine: str, seed: str, jobs: str, fresh: bool
         llama_cpp=words.tree,
         fresh=fresh,
         reports=given_path(reports),
+        compare=compare,
+        each_patch=each_patch,
     )
     workers = whole_number("jobs", jobs, 1, default_jobs()) or 1
     plan = prepare(wish, say=_say)

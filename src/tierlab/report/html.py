@@ -15,6 +15,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from tierlab.report import text
+from tierlab.report.html_comparison import comparison_sections
 from tierlab.report.html_sections import facts, fault_section, sections
 from tierlab.report.page_data import embed, page_data
 
@@ -36,7 +37,7 @@ def page(summary: Summary) -> str:
         counts=escape(text.counts(summary)),
         cost=escape(text.cost(summary)),
         facts=facts(summary),
-        faults=fault_section(summary),
+        faults=fault_section(summary) + comparison_sections(summary),
         sections=sections(summary),
         no_speed=escape(text.NO_SPEED),
         data=embed(page_data(summary)),

@@ -21,7 +21,7 @@ OPEN, LISTED = 4, 200
 """Groups of faults shown at once, and behind a fold; the cell list holds all."""
 
 
-def _safe(value: object) -> str:
+def safe(value: object) -> str:
     return escape(text.clean(str(value)))
 
 
@@ -38,9 +38,7 @@ def facts(summary: Summary) -> str:
         "finished": info.finished or "not finished",
     }
     return "".join(
-        f"<div><dt>{_safe(name)}</dt><dd>{_safe(value)}</dd></div>"
-        for name, value in entries.items()
-        if value
+        f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>" for name, value in entries.items() if value
     )
 
 
@@ -52,7 +50,7 @@ def short(digest: str) -> str:
 def fault_section(summary: Summary) -> str:
     """What is not as expected and what got no answer, one entry a group of like cells."""
     groups = summary.of(Outcome.UNEXPECTED, Outcome.CURED, Outcome.UNDETERMINED)
-    alerts = "".join(f'<p class="alert">{_safe(line)}</p>' for line in caveats(summary))
+    alerts = "".join(f'<p class="alert">{safe(line)}</p>' for line in caveats(summary))
     if not groups:
         return alerts
     shown = "".join(_fault(group, summary) for group in groups[:OPEN])
@@ -85,35 +83,33 @@ def _fault(group: FaultGroup, summary: Summary) -> str:
     profiles = ", ".join(group.profiles[:5]) + (" …" if len(group.profiles) > 5 else "")
     worst = f" · worst share {text.share(one.share)}" if one.share == one.share else ""
     ran = ", ".join(f"{symbol} × {calls}" for symbol, calls in sorted(one.ran.items())[:4])
-    command = _safe(reproducer(one, summary.info))
-    where = f"{text.plural(len(group.records), 'cell')} on {_safe(profiles)}{worst}"
-    calls = f' <span class="where">ran {_safe(ran)}</span>' if ran else ""
+    command = safe(reproducer(one, summary.info))
+    where = f"{text.plural(len(group.records), 'cell')} on {safe(profiles)}{worst}"
+    calls = f' <span class="where">ran {safe(ran)}</span>' if ran else ""
     lines = [
-        f'<p><b>{_safe(group.title)}</b> <span class="where">{where}</span></p>',
-        f"<p>{_safe(text.one_line(what, 500))}{calls}</p>",
+        f'<p><b>{safe(group.title)}</b> <span class="where">{where}</span></p>',
+        f"<p>{safe(text.one_line(what, 500))}{calls}</p>",
         f'<p class="run"><code>{command}</code>',
         f'<button type="button" class="copy" data-copy="{command}">Copy</button></p>',
     ]
     return f'<div class="fault"><p class="v {tone}">{one.verdict.value}</p><div>{"".join(lines)}</div></div>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[str]) -> str:
+def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[str]) -> str:
     """A table of escaped texts; `kinds` are the columns' classes (`num`, `mono` or empty)."""
     top = "".join(
-        f'<th scope="col" class="{k}">{_safe(name)}</th>' for name, k in zip(head, kinds, strict=True)
+        f'<th scope="col" class="{k}">{safe(name)}</th>' for name, k in zip(head, kinds, strict=True)
     )
     body = "".join(
-        "<tr>"
-        + "".join(f'<td class="{k}">{_safe(v)}</td>' for v, k in zip(row, kinds, strict=True))
-        + "</tr>"
+        "<tr>" + "".join(f'<td class="{k}">{safe(v)}</td>' for v, k in zip(row, kinds, strict=True)) + "</tr>"
         for row in rows
     )
     table = f'<table class="plain"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
     return f'<div class="scroll">{table}</div>'
 
 
-def _fold(title: str, note: str, body: str) -> str:
-    head = f"<summary><h2>{_safe(title)}<small>{_safe(note)}</small></h2></summary>"
+def fold(title: str, note: str, body: str) -> str:
+    head = f"<summary><h2>{safe(title)}<small>{safe(note)}</small></h2></summary>"
     return f"<details>{head}{body}</details>"
 
 
@@ -142,9 +138,9 @@ def _declared(summary: Summary) -> str:
         for one in [group.example]
     ]
     head = ("verdict", "suite", "type", "path", "build", "cells", "reason")
-    table = _table(head, rows, ("", "mono", "mono", "mono", "mono", "num", ""))
+    table = plain_table(head, rows, ("", "mono", "mono", "mono", "mono", "num", ""))
     cells = text.plural(summary.total.outcomes[Outcome.DECLARED], "cell")
-    return _fold("Faulty as declared", f"{cells}, each with its reason in the matrix", table)
+    return fold("Faulty as declared", f"{cells}, each with its reason in the matrix", table)
 
 
 def _threads(summary: Summary) -> str:
@@ -162,17 +158,17 @@ def _threads(summary: Summary) -> str:
         for group in thread_groups(found)
     ]
     head = ("where", "problems", "threads", "declared reason", "for example")
-    table = _table(head, rows, ("mono", "num", "num", "", "mono"))
+    table = plain_table(head, rows, ("mono", "num", "num", "", "mono"))
     note = f"{text.plural(len(found), 'problem')} on one profile each; digests in report.json"
-    return _fold("Output bytes that depend on the thread count", note, table)
+    return fold("Output bytes that depend on the thread count", note, table)
 
 
 def _exclusions(summary: Summary) -> str:
     if not summary.info.exclusions:
         return ""
     rows = [(text.count(entry.count), entry.rule, entry.reason) for entry in summary.info.exclusions]
-    table = _table(("cells", "rule", "reason"), rows, ("num", "mono", ""))
-    return _fold("Excluded", f"{text.plural(summary.excluded, 'cell')}, not run and not counted above", table)
+    table = plain_table(("cells", "rule", "reason"), rows, ("num", "mono", ""))
+    return fold("Excluded", f"{text.plural(summary.excluded, 'cell')}, not run and not counted above", table)
 
 
 def _lanes(summary: Summary) -> str:
@@ -188,7 +184,7 @@ def _lanes(summary: Summary) -> str:
         for lane in summary.lanes[:LISTED]
     ]
     head = ("lane", "cells", "wall time", "inside emulated kernels")
-    return _fold("Cost by lane", text.NO_SPEED, _table(head, rows, ("mono", "num", "num", "num")))
+    return fold("Cost by lane", text.NO_SPEED, plain_table(head, rows, ("mono", "num", "num", "num")))
 
 
 def _inside(wall_ms: float, kernel_ms: float) -> str:
@@ -217,8 +213,8 @@ def _profiles(summary: Summary) -> str:
         "variant loaded",
         "stands for",
     )
-    table = _table(head, rows, ("mono", "mono", "mono", "num", "num", "mono", ""))
-    return _fold("Profiles", text.plural(len(rows), "emulated CPU"), table) if rows else ""
+    table = plain_table(head, rows, ("mono", "mono", "mono", "num", "num", "mono", ""))
+    return fold("Profiles", text.plural(len(rows), "emulated CPU"), table) if rows else ""
 
 
 def _provenance(summary: Summary) -> str:
@@ -238,5 +234,5 @@ def _provenance(summary: Summary) -> str:
         rows.append((f"build {build.name}, error", build.error))
     rows += [(f"host {name}", value) for name, value in info.host.items()]
     rows.append(("merged from", ", ".join(info.merged_from)))
-    table = _table(("what", "value"), [row for row in rows if row[1].strip()], ("", "mono"))
-    return _fold("Provenance", "what is needed to run it again", table)
+    table = plain_table(("what", "value"), [row for row in rows if row[1].strip()], ("", "mono"))
+    return fold("Provenance", "what is needed to run it again", table)

@@ -16,6 +16,7 @@ from tierlab.report.faults import Outcome
 from tierlab.report.model import reproducer
 
 if TYPE_CHECKING:
+    from tierlab.report.comparison import ChangeGroup, Comparison, SingleGroup
     from tierlab.report.model import Summary, Tally
     from tierlab.run.record import CellRecord
 
@@ -38,6 +39,7 @@ def report(summary: Summary) -> dict[str, Any]:
             for (profile, path, types), tally in sorted(summary.squares.items())
         ],
         "cells": {result.value: _cells(summary, result) for result in Outcome if result is not Outcome.PASS},
+        "comparisons": [_comparison(comparison) for comparison in summary.comparisons],
         "unnamed": summary.unnamed,
         "torn": summary.torn,
         "thread_dependence": [
@@ -84,6 +86,59 @@ def _tally(tally: Tally) -> dict[str, Any]:
         "outcomes": {result.value: number for result, number in sorted(tally.outcomes.items())},
         "worst_share": None if math.isnan(tally.worst_share) else tally.worst_share,
         "worst_cell": tally.worst.cell if tally.worst else None,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    step = comparison.step
+    return {
+        "before": step.before,
+        "after": step.after,
+        "patches": list(step.patches),
+        "touches": list(step.touches),
+        "declared": step.declared,
+        "pairs": comparison.pairs,
+        "open_pairs": comparison.open_pairs,
+        "changed": [_group(group) for group in comparison.changed],
+        "only_before": [_alone(group) for group in comparison.only_before],
+        "only_after": [_alone(group) for group in comparison.only_after],
+        "controls": {
+            "cells": comparison.controls.total(),
+            "types": dict(sorted(comparison.controls.items())),
+            "without_bytes": comparison.without_bytes,
+            "moved_cells": comparison.moved_cells,
+            "moved": [_group(group) for group in comparison.moved],
+            "stray": [_alone(group) for group in comparison.stray],
+        },
+    }
+
+
+def _group(group: ChangeGroup) -> dict[str, Any]:
+    return {
+        "changes": [change.value for change in group.changes],
+        "where": group.where,
+        "profiles": list(group.profiles),
+        "cells": [
+            {"cell": pair.after.cell, "before": _answer(pair.before), "after": _answer(pair.after)}
+            for pair in group.pairs
+        ],
+    }
+
+
+def _answer(record: CellRecord) -> dict[str, Any]:
+    return {
+        "verdict": record.verdict.value,
+        "digest": record.digest,
+        "claimed": record.claimed,
+        "ran": dict(record.ran),
+    }
+
+
+def _alone(group: SingleGroup) -> dict[str, Any]:
+    return {
+        "where": group.where,
+        "verdicts": dict(group.verdicts),
+        "cells": [record.cell for record in group.records],
     }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from tierlab.report.comparison_text import controls, moved_lines, title
 from tierlab.report.faults import Outcome, outcome
 from tierlab.report.model import reproducer
 from tierlab.report.text import clean
@@ -13,6 +14,7 @@ from tierlab.report.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tierlab.report.comparison import Comparison
     from tierlab.report.model import Summary
     from tierlab.run.record import CellRecord
 
@@ -30,24 +32,45 @@ def junit_lines(summary: Summary) -> Iterator[str]:
     lanes: dict[str, list[CellRecord]] = {}
     for record in summary.records:
         lanes.setdefault(record.lane, []).append(record)
-    totals = _totals(summary.records)
+    suites = [_comparison(comparison) for comparison in summary.comparisons]
+    kinds = [_kind(record) for record in summary.records] + [kind for kind, _ in suites]
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f'<testsuites name="tierlab"{totals} time="{summary.wall_ms / 1000:.3f}">\n'
+    yield f'<testsuites name="tierlab"{_totals(kinds)} time="{summary.wall_ms / 1000:.3f}">\n'
     for lane, records in lanes.items():
         seconds = sum(record.wall_ms for record in records) / 1000
-        yield f'<testsuite name={_attribute(lane)}{_totals(records)} time="{seconds:.3f}">\n'
+        totals = _totals([_kind(record) for record in records])
+        yield f'<testsuite name={_attribute(lane)}{totals} time="{seconds:.3f}">\n'
         yield f'<properties><property name="seed" value="{summary.info.seed}"/></properties>\n'
         for record in records:
             yield _testcase(record, summary)
         yield "</testsuite>\n"
+    yield from (suite for _, suite in suites)
     yield "</testsuites>\n"
 
 
-def _totals(records: list[CellRecord]) -> str:
-    kinds = [_ELEMENT.get(outcome(record)) for record in records]
+def _comparison(comparison: Comparison) -> tuple[str | None, str]:
+    """A suite of one case, and its outcome: a control that moved is a failure of no cell."""
+    kind, message, body = None, controls(comparison), ""
+    if comparison.moved_cells:
+        kind, body = "failure", "\n".join(moved_lines(comparison))
+    elif not comparison.pairs:
+        kind, message = "error", "nothing was compared"
+    name = _attribute(f"controls {title(comparison)}")
+    inside = ""
+    if kind is not None:
+        inside = f'<{kind} type="moved" message={_attribute(message)}>{escape(clean(body))}</{kind}>'
+    case = f'<testcase classname={name} name={name} time="0">{inside}</testcase>'
+    return kind, f'<testsuite name={name}{_totals([kind])} time="0">\n{case}\n</testsuite>\n'
+
+
+def _kind(record: CellRecord) -> str | None:
+    return _ELEMENT.get(outcome(record))
+
+
+def _totals(kinds: list[str | None]) -> str:
     numbers = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     texts = [f' {name}="{kinds.count(kind)}"' for name, kind in numbers.items()]
-    return f' tests="{len(records)}"' + "".join(texts)
+    return f' tests="{len(kinds)}"' + "".join(texts)
 
 
 def _testcase(record: CellRecord, summary: Summary) -> str:

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 from tierlab.errors import ExitCode
 from tierlab.judge.verdict import Verdict
 from tierlab.report import text
+from tierlab.report.comparison_text import (
+    CHANGE_HEAD,
+    SINGLE_HEAD,
+    change_rows,
+    compare_again,
+    facts,
+    moved_lines,
+    single_rows,
+    title,
+)
 from tierlab.report.faults import Outcome, thread_groups
 from tierlab.report.model import reproducer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from tierlab.report.comparison import ChangeGroup, Comparison
     from tierlab.report.faults import FaultGroup
     from tierlab.report.model import Summary
 
@@ -32,6 +43,7 @@ def markdown(summary: Summary) -> str:
         _profiles(summary),
         _faults(summary, "Not as expected", Outcome.UNEXPECTED, Outcome.CURED),
         _faults(summary, "Without an answer", Outcome.UNDETERMINED),
+        *(_comparison(comparison, summary) for comparison in summary.comparisons),
         _shards(summary),
         _declared(summary),
         _threads(summary),
@@ -109,6 +121,29 @@ def _fault(group: FaultGroup, summary: Summary) -> str:
         f"{_plain(profiles)}  \n{' · '.join(part for part in evidence if part)}\n"
         f"```sh\n{text.clean(reproducer(one, summary.info)).replace(chr(10), ' ')}\n```"
     )
+
+
+def _comparison(comparison: Comparison, summary: Summary) -> str:
+    parts = [f"## {_plain(title(comparison))}", *(_plain(line) for line in facts(comparison))]
+    if comparison.moved_cells:
+        parts[-1] = f"**{parts[-1]}**"
+        parts += ["\n".join(f"- {_plain(line)}" for line in list(moved_lines(comparison))[:SHOWN])]
+        parts += [_again(group, summary) for group in comparison.moved[:1]]
+    parts.append(_rows(CHANGE_HEAD, "llrlll", change_rows(comparison.changed)))
+    parts.append(_rows(SINGLE_HEAD, "llrll", single_rows(comparison)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _again(group: ChangeGroup, summary: Summary) -> str:
+    line = text.clean(compare_again(group.example, summary.info)).replace("\n", " ")
+    return f"```sh\n{line}\n```"
+
+
+def _rows(head: Iterable[str], align: str, rows: Iterable[Sequence[str]]) -> str:
+    """A table whose last column is a cell's id; empty without rows."""
+    found = [[*(_plain(value) for value in row[:-1]), _code(row[-1])] for row in rows]
+    more = f"\n\n… and {len(found) - SHOWN} more: see `report.json`." if len(found) > SHOWN else ""
+    return _table(head, align, found[:SHOWN]) + more if found else ""
 
 
 def _shards(summary: Summary) -> str:

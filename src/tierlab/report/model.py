@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tierlab.errors import ExitCode
 from tierlab.judge.verdict import Verdict
+from tierlab.report.comparison import Comparison, comparisons
 from tierlab.report.faults import (
     FaultGroup,
     Outcome,
@@ -81,6 +82,7 @@ class Summary:
     thread_dependence: list[ThreadDependence]
     lanes: list[LaneCost]
     cached: int
+    comparisons: list[Comparison] = field(default_factory=list)
 
     @property
     def executed(self) -> int:
@@ -91,13 +93,28 @@ class Summary:
         return sum(entry.count for entry in self.info.exclusions)
 
     @property
+    def moved(self) -> int:
+        """Controls whose results differ between builds, each counted once."""
+        return len(frozenset().union(*(comparison.moved_keys for comparison in self.comparisons)))
+
+    @property
+    def compared(self) -> bool:
+        """Whether every comparison that was asked for compared anything."""
+        return all(comparison.pairs for comparison in self.comparisons)
+
+    @property
     def exit_code(self) -> ExitCode:
-        """1 if any cell has an undeclared verdict, even if others are untested: a fault that was seen is
-        seen, whatever else is unknown. Otherwise 2 if anything was not determined; else 0."""
+        """1 if any cell has an undeclared verdict or a control moved, even if others are untested.
+
+        A fault that was seen is seen, whatever else is unknown. Otherwise 2 if anything was not determined;
+        else 0.
+        """
         found = self.total.outcomes
-        if found[Outcome.UNEXPECTED] or found[Outcome.CURED]:
+        if found[Outcome.UNEXPECTED] or found[Outcome.CURED] or self.moved:
             return ExitCode.UNEXPECTED
         if found[Outcome.UNDETERMINED] or self.unnamed or self.info.missing_shards or not self.total.cells:
+            return ExitCode.UNDETERMINED
+        if not self.compared:
             return ExitCode.UNDETERMINED
         return ExitCode.AS_EXPECTED
 
@@ -155,6 +172,7 @@ def aggregate(
         thread_dependence=thread_dependence(records),
         lanes=sorted(lanes.values(), key=lambda lane: (-lane.wall_ms, lane.lane)),
         cached=cached,
+        comparisons=comparisons(info.comparisons, records),
     )
 
 

@@ -14,6 +14,7 @@ from tierlab.judge.verdict import Verdict
 from tierlab.report import text
 from tierlab.report.faults import Outcome
 from tierlab.report.model import reproducer
+from tierlab.report.terminal_comparison import print_comparison
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,8 @@ def print_summary(summary: Summary, console: Console, run_dir: Path | None = Non
         declared = summary.of(Outcome.DECLARED)
         number = text.plural(summary.total.outcomes[Outcome.DECLARED], "cell")
         console.print(Text(f"Faulty as declared: {number} in {text.plural(len(declared), 'group')}"))
+    for comparison in summary.comparisons:
+        print_comparison(comparison, summary, console)
     _print_exclusions(summary, console)
     for line in _caveats(summary):
         console.print(Text(line, style="yellow"))

@@ -76,11 +76,15 @@ def headline(summary: Summary) -> str:
             parts.append(f"{plural(found[Outcome.UNEXPECTED], 'cell')} not as expected")
         if found[Outcome.CURED]:
             parts.append(f"{plural(found[Outcome.CURED], 'declared fault')} gone")
+        if summary.moved:
+            parts.append(f"{plural(summary.moved, 'control')} moved")
         return ", ".join(parts)
     if not summary.total.cells:
         return "Nothing was tested"
     if summary.exit_code is ExitCode.UNDETERMINED:
         open_cells = found[Outcome.UNDETERMINED] + summary.unnamed
+        if not open_cells and not summary.info.missing_shards:
+            return "Every cell as expected, but nothing was compared"
         if not open_cells:
             return f"{plural(len(summary.info.missing_shards), 'shard')} missing"
         return f"{plural(open_cells, 'cell')} without an answer"

@@ -19,6 +19,7 @@ from tierlab.run.appendlog import explained
 from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
+from tierlab.run.steps import check_touches, each_patch, steps_of
 from tierlab.run.store import Store, create_run_dir, mark_latest, write_run_info
 from tierlab.toolchain.builds import build_tree
 from tierlab.toolchain.choose import choose_engine
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierlab.cells.matrix import Matrix
+    from tierlab.cells.model import Cell
     from tierlab.cells.selection import Selection
+    from tierlab.run.steps import Step
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine, Say
     from tierlab.toolchain.sources import Tree
@@ -41,7 +44,11 @@ SEED_LIMIT = 1 << 63
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asked for. `builds` are the words on what is under test, `llama_cpp` the user's tree."""
+    """What a person asked for. `builds` are the words on what is under test, `llama_cpp` the user's tree.
+
+    `compare` holds the builds of the run against each other; `each_patch` does so with builds that add the
+    series patch by patch.
+    """
 
     matrix: Path
     selection: Selection
@@ -51,6 +58,8 @@ class Wish:
     llama_cpp: Path | None = None
     fresh: bool = False
     reports: Path = Path("reports")
+    compare: bool = False
+    each_patch: bool = False
 
 
 def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
@@ -64,10 +73,11 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         msg = f"seed {seed} is out of range; nothing was run. Use an integer from 0 to {SEED_LIMIT - 1}"
         raise UsageError(msg)
     matrix = load_matrix(wish.matrix)
-    selection = with_builds(matrix, wish.selection, wish.builds)
+    selection = with_builds(matrix, wish.selection, _asked(wish))
     if wish.engine == "native" and not selection.profiles:
         selection = replace(selection, profiles=(_this_machine(wish, matrix, selection, say),))
     cells = list(expand(matrix, selection))
+    steps = _steps(wish, matrix, cells)
     run_dir = create_run_dir(wish.reports.absolute())
     try:
         with explained(run_dir, "write"):
@@ -101,6 +111,7 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         info = run_info(
             plan, made.trees, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]])
         )  # fmt: skip
+        info = replace(info, comparisons=steps)
         if note_cells:
             with Store(run_dir) as store:
                 store.write_cells(cell.id for cell in cells)
@@ -136,6 +147,28 @@ def with_builds(matrix: Matrix, selection: Selection, builds: BuildWish) -> Sele
     if preset is None or builds == BuildWish():
         return selection
     return replace(selection, builds=builds.builds(matrix.builds, selection.builds or preset.builds))
+
+
+def _asked(wish: Wish) -> BuildWish:
+    """The words on builds; `each_patch` stands for names."""
+    if not wish.each_patch:
+        return wish.builds
+    if wish.builds.names or wish.builds.user or wish.builds.sdists:
+        msg = (
+            "--each-patch names the builds itself, from stock to patched; nothing was run. "
+            "Leave --build, --sdist and --llama-cpp out"
+        )
+        raise UsageError(msg)
+    return replace(wish.builds, names=each_patch(load_patches()))
+
+
+def _steps(wish: Wish, matrix: Matrix, cells: Iterable[Cell]) -> tuple[Step, ...]:
+    """What the run compares; nothing unless it was asked for."""
+    if not (wish.compare or wish.each_patch):
+        return ()
+    series = load_patches()
+    check_touches(series, matrix)
+    return steps_of((cell.build for cell in cells), series)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tierlab.errors import StoreError
 from tierlab.judge.verdict import UNDETERMINED, Judgement, Verdict
 from tierlab.run.decode import decode, encode
+from tierlab.run.steps import Step  # noqa: TC001 (decode() resolves the annotations)
 
 if TYPE_CHECKING:
     from tierlab.cells.model import Cell
@@ -225,7 +226,8 @@ class RunInfo:
 
     `started`/`finished` are ISO 8601 in UTC; `finished` and `exit_code` are None while it runs (or if it
     was killed). `asked` counts the selected cells; `shard` is (index from 1, count) of a sharded run;
-    `missing_shards` and `merged_from` are set by a merge.
+    `missing_shards` and `merged_from` are set by a merge; `comparisons` are the builds that the run holds
+    against each other.
     """
 
     run_id: str
@@ -251,6 +253,7 @@ class RunInfo:
     shard: tuple[int, ...] | None = None
     missing_shards: tuple[int, ...] = ()
     merged_from: tuple[str, ...] = ()
+    comparisons: tuple[Step, ...] = ()
     schema: int = SCHEMA
 
     def to_json(self) -> dict[str, Any]:

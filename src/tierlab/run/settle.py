@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierlab.judge.verdict import Verdict
@@ -30,6 +31,8 @@ class Settler:
         declared = self._matrix.expectation_of(cell)
         if declared is not None:
             record = record.expecting(Verdict(declared.verdict), declared.evidence)
+            if declared.undefined_bytes and record.as_expected:
+                record = replace(record, digest="")  # it identifies nothing
         else:
             record = record.expecting(Verdict.PASS)
         first = self.note(cell, record)
