@@ -13,7 +13,7 @@ from budget_kernels import activations, rows_of
 from tierlab.errors import HarnessError
 from tierlab.harness.messages import Answer
 from tierlab.judge.judge import idle_kernels, judge_claim, judge_product
-from tierlab.judge.scheme import Machine, Scheme, schemes
+from tierlab.judge.scheme import Machine, Scheme, machine_of, schemes
 from tierlab.judge.verdict import Verdict
 from tierlab.oracle.expectation import Rule
 from tierlab.oracle.product import Operands, expect
@@ -272,3 +272,22 @@ def test_resolution_is_sampled_where_the_expert_is() -> None:
     found = judge_product(GOOD, e.y.astype(np.float32), [(scheme, e)])
     wanted = judge_product(GOOD, alone.y.astype(np.float32), [(scheme, alone)])
     assert found.resolution == wanted.resolution
+
+
+@pytest.mark.parametrize(
+    ("compiled", "f16_sums", "half"),
+    [
+        ({"fp16"}, "wide", True),
+        ({"fp16", "sve"}, "wide", False),
+        ({"fp16", "sve"}, "sve", False),
+        ({"fp16", "sve"}, "neon", True),
+        ({"dotprod"}, "neon", False),
+    ],
+)
+def test_f16_sums_follow_what_was_compiled(compiled: set[str], f16_sums: str, half: bool) -> None:
+    features = {"asimd", "fp16", "sve", "dotprod"}
+    machine = machine_of(
+        "aarch64", "libggml-cpu.so", features, compiled=frozenset(compiled), f16_sums=f16_sums
+    )
+    (scheme,) = schemes("default", "f16", machine, m=1)
+    assert scheme.operands.half_chain is half

@@ -20,7 +20,8 @@ from tierlab.errors import EngineError, HarnessError, ProbeError, StoreError
 from tierlab.harness.arena import Arena
 from tierlab.harness.messages import Answer, Crash, Request, Timeout
 from tierlab.judge.verdict import Judgement, Verdict
-from tierlab.run import stream
+from tierlab.run import lane
+from tierlab.run.judging import TreeFacts
 from tierlab.run.lane import LaneRunner
 from tierlab.run.requests import Inputs
 
@@ -100,6 +101,9 @@ class FakeBench:
             raise self.session_error
         yield self.session
 
+    def facts(self, lane: Any, hello: Any) -> TreeFacts:
+        return TreeFacts()
+
     def check_promise(self, lane: Any, hello: Any) -> None:
         if self.promise_error is not None:
             raise self.promise_error
@@ -136,7 +140,7 @@ class AlwaysPass:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    monkeypatch.setattr(stream, "CellJudge", AlwaysPass)
+    monkeypatch.setattr(lane, "CellJudge", AlwaysPass)
     with Arena(tmp_path / "arena", 1 << 24) as arena:
 
         def go(script: dict[int, Any] | None = None, **settings: Any) -> tuple[FakeBench, list[CellRecord]]:
@@ -261,7 +265,7 @@ def test_other_bytes_on_other_threads_fail(run: Callable[..., Any], monkeypatch:
             return Judgement(Verdict.PASS)
 
     monkeypatch.setattr(ScriptedSession, "receive", differ)
-    monkeypatch.setattr(stream, "CellJudge", Lenient)
+    monkeypatch.setattr(lane, "CellJudge", Lenient)
     bench, emitted = run()
     failed = {record.cell for record in emitted if record.verdict is Verdict.FAIL}
     assert failed == {cell.id for cell in threaded}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tierlab.cells.builds import patches_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tierlab.cells.matrix import Matrix, PathInfo, Rule, Variant
     from tierlab.cells.model import Cell, Problem, Profile
@@ -34,10 +34,15 @@ def operation(problem: Problem) -> str:
 
 def rule_of(matrix: Matrix, cell: Cell) -> Rule | None:
     """The rule by which the cell's path must take the cell's operation, or None if it must not."""
+    return next(_rules(matrix, cell), None)
+
+
+def _rules(matrix: Matrix, cell: Cell) -> Iterator[Rule]:
+    """All rules of the path that fit the cell; the first one counts."""
     path = matrix.paths[cell.path]
     problem = cell.problem
     if not _path_fits(path, problem):
-        return None
+        return
     profile = matrix.profiles[cell.profile]
     variant = matrix.variant(cell)
     for rule in path.rules:
@@ -48,8 +53,7 @@ def rule_of(matrix: Matrix, cell: Cell) -> Rule | None:
             and _problem_fits(rule, problem)
             and (rule.threads is None or rule.threads[0] <= cell.threads <= rule.threads[1])
         ):
-            return rule
-    return None
+            yield rule
 
 
 def expected_claim(matrix: Matrix, cell: Cell) -> bool:
@@ -57,18 +61,26 @@ def expected_claim(matrix: Matrix, cell: Cell) -> bool:
     return rule_of(matrix, cell) is not None
 
 
-def expected_kernels(matrix: Matrix, cell: Cell) -> tuple[tuple[str, ...], ...]:
+Patterns = tuple[tuple[str, ...], ...]
+
+
+def expected_kernels(
+    matrix: Matrix, cell: Cell, exist: Callable[[Patterns], bool] = lambda _: True
+) -> Patterns:
     """Sets of symbol patterns (fnmatch); of each set at least one must have run.
 
     Empty for operations that run no matmul kernel (`quantize`, `dequantize`, `claim`) and where the
-    path does not take the operation.
+    path does not take the operation. In a tree of another time `exist` tells whether it has such kernels at
+    all: the first rule counts whose kernels it has; without any the first one stands, and is not met.
     """
+    if cell.problem.op not in ("mul_mat", "mul_mat_id"):
+        return ()
+    wanted = [_kernels(matrix, cell, rule) for rule in _rules(matrix, cell)]
+    return next((patterns for patterns in wanted if exist(patterns)), wanted[0] if wanted else ())
+
+
+def _kernels(matrix: Matrix, cell: Cell, rule: Rule) -> Patterns:
     problem = cell.problem
-    if problem.op not in ("mul_mat", "mul_mat_id"):
-        return ()
-    rule = rule_of(matrix, cell)
-    if rule is None:
-        return ()
     path = matrix.paths[cell.path]
     kind = matrix.types[problem.weight_type]
     names = {"type": kind.symbol, "codes": matrix.codes[kind.codes].symbol, "layout": rule.layout}

@@ -50,21 +50,29 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides on a scheme: architecture, loaded variant and features, as the hello names them."""
+    """What decides on a scheme: architecture, loaded variant and features, as the hello names them.
+
+    `compiled` are the features that the loaded backend was compiled for, None where only its name is known.
+    `f16_sums` says how the tree's F16 dot product adds where SVE is compiled in: `wide` (in float32), or
+    `neon` (it has no SVE code and adds in binary16, as without SVE).
+    """
 
     arch: str
     variant: str
     features: frozenset[str]
     sme_threads: int = 1
+    compiled: frozenset[str] | None = None
+    f16_sums: str = "wide"
 
     @property
     def half_sums(self) -> bool:
         """Whether ggml's F16 dot product sums in binary16 here."""
         if self.arch != "aarch64":
             return False
-        if self.variant != "static":
+        if self.variant != "static" and self.compiled is None:
             return any(name in self.variant for name in HALF_VARIANTS)
-        return "fp16" in self.features and "sve" not in self.features
+        compiled = self.features if self.compiled is None else self.compiled
+        return "fp16" in compiled and ("sve" not in compiled or self.f16_sums == "neon")
 
 
 KLEIDIAI_SYMBOLS: tuple[tuple[str, str, Operands], ...] = (
@@ -162,6 +170,13 @@ def _predicted(
     return (sme, neon) if m >= HYBRID_ROWS else (neon,)
 
 
-def machine_of(arch: str, variant: str, features: Collection[str], sme_threads: int = 1) -> Machine:
-    """A Machine from the fields of a hello."""
-    return Machine(arch, variant, frozenset(features), sme_threads)
+def machine_of(
+    arch: str,
+    variant: str,
+    features: Collection[str],
+    *,
+    compiled: frozenset[str] | None = None,
+    f16_sums: str = "wide",
+) -> Machine:
+    """A Machine from the fields of a hello, and what else is known of the build."""
+    return Machine(arch, variant, frozenset(features), compiled=compiled, f16_sums=f16_sums)

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierlab.cells.claims import expected_claim, expected_kernels
-from tierlab.dispatch import plain_names
+from tierlab.dispatch import plain_names, uncountable
 from tierlab.errors import HarnessError
 from tierlab.judge.codes import judge_codes, judge_dequantised
 from tierlab.judge.judge import judge_claim, judge_product, precondition
@@ -20,6 +20,7 @@ from tierlab.judge.verdict import Judgement, Verdict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tierlab.cells.claims import Patterns
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.model import Cell
     from tierlab.harness.messages import Answer, Hello
@@ -38,13 +39,34 @@ def with_plain_names(answer: Answer) -> Answer:
     return replace(answer, ran=dict(ran))
 
 
+@dataclass(frozen=True)
+class TreeFacts:
+    """What is known of a build under test that its cells cannot tell.
+
+    `f16_sums` says how its F16 dot product adds (`judge.scheme.Machine`). `symbols` are the kernels of the
+    loaded backend where the matrix's rules may name others (a tree of another time), else None.
+    """
+
+    f16_sums: str = "wide"
+    symbols: frozenset[str] | None = None
+
+    def exist(self, expected: Patterns) -> bool:
+        """Whether the backend has a kernel for each set of patterns."""
+        if self.symbols is None:
+            return True
+        return all(len(uncountable(each, self.symbols)) < len(each) for each in expected)
+
+
 class CellJudge:
     """Judges the cells of one harness session; `hello` says on what they ran."""
 
-    def __init__(self, matrix: Matrix, problems: Problems, hello: Hello) -> None:
+    def __init__(
+        self, matrix: Matrix, problems: Problems, hello: Hello, facts: TreeFacts | None = None
+    ) -> None:
         self._matrix = matrix
         self._problems = problems
-        self._machine = machine_of(hello.arch, hello.variant, hello.features)
+        self._hello = hello
+        self._facts = facts if facts is not None else TreeFacts()
         self._counting = hello.kernels > 0
 
     def judge(self, cell: Cell, answer: Answer, output: NDArray[np.uint8]) -> Judgement:
@@ -80,17 +102,21 @@ class CellJudge:
             answer,
             output,
             candidates,
-            expected_kernels=expected_kernels(self._matrix, cell),
+            expected_kernels=expected_kernels(self._matrix, cell, self._facts.exist),
             counting=self._counting,
             lam=self._matrix.budgets.lam,
         )
 
     def _schemes(self, cell: Cell, answer: Answer) -> tuple[Scheme, ...]:
-        problem = cell.problem
+        problem, hello = cell.problem, self._hello
+        compiled = self._matrix.variant(cell).needs if hello.arch == "aarch64" else None
+        machine = machine_of(
+            hello.arch, hello.variant, hello.features, compiled=compiled, f16_sums=self._facts.f16_sums
+        )
         return schemes(
             cell.path,
             problem.weight_type,
-            self._machine,
+            machine,
             op=problem.op,
             m=problem.shape.m,
             threads=cell.threads,

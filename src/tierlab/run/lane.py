@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierlab.errors import HarnessError, StoreError, TierlabError
+from tierlab.run.judging import CellJudge
 from tierlab.run.outcomes import untested
 from tierlab.run.record import CellRecord
 from tierlab.run.settle import Settler
@@ -85,7 +86,9 @@ class LaneRunner:
             left = self._from_cache(list(queue), self._bench.variant_key(self._lane, hello), exact)
             queue.clear()
             queue.extend(left)
-            Stream(self._bench, session, hello, queue, self._record).run()
+            facts = self._bench.facts(self._lane, hello)
+            judge = CellJudge(self._bench.matrix, self._bench.problems, hello, facts)
+            Stream(self._bench, session, hello, queue, self._record, judge).run()
 
     def _from_cache(
         self, cells: Sequence[Cell], key: dict[str, str], also: dict[str, str] | None = None

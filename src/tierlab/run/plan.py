@@ -6,12 +6,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tierlab.cells.expand import lanes
 from tierlab.cells.selection import Selection
 from tierlab.errors import StoreError
 from tierlab.run.appendlog import replace_file
 from tierlab.toolchain.build import Build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierlab.cells.matrix import Matrix
+    from tierlab.cells.model import Cell, LaneKey
 
 PLAN = "plan.json"
 MATRIX_COPY = "matrix.yaml"
@@ -23,7 +30,8 @@ class Plan:
 
     `builds` are what is under test, by name; `unbuildable` those that do not compile, with the compiler's
     first error; `reference` is the native portable build; `canaries` are excluded cells that are tried all
-    the same; `environment` is set for the processes under test, beside the lab's own. The matrix is the copy
+    the same; `absent` are selected cells that a published tree does not have; `environment` is set for the
+    processes under test, beside the lab's own. The matrix is the copy
     in the run's folder: editing the original disturbs no run under way.
     """
 
@@ -38,10 +46,20 @@ class Plan:
     unbuildable: dict[str, str] = field(default_factory=dict)
     canaries: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
     @property
     def matrix_file(self) -> Path:
         return self.run_dir / MATRIX_COPY
+
+
+def plan_lanes(matrix: Matrix, plan: Plan) -> Iterator[tuple[LaneKey, tuple[Cell, ...]]]:
+    """The plan's cells, lane by lane."""
+    left_out = frozenset(plan.absent)
+    for lane, cells in lanes(matrix, plan.selection):
+        asked = tuple(cell for cell in cells if cell.id not in left_out) if left_out else cells
+        if asked:
+            yield lane, asked
 
 
 def write_plan(plan: Plan) -> Path:
@@ -59,6 +77,7 @@ def write_plan(plan: Plan) -> Path:
         "unbuildable": plan.unbuildable,
         "canaries": plan.canaries,
         "environment": plan.environment,
+        "absent": plan.absent,
     }
     replace_file(path, [(json.dumps(value, indent=1) + "\n").encode()])
     return path
@@ -83,6 +102,7 @@ def read_plan(path: Path) -> Plan:
             unbuildable=value["unbuildable"],
             canaries=tuple(value["canaries"]),
             environment=value["environment"],
+            absent=tuple(value["absent"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{path} is not a plan of this version of tierlab ({error}); nothing was run. Start a new run"

@@ -151,7 +151,7 @@ class MatrixFile(pytest.File):
     def collect(self) -> Iterator[LaneItem]:
         from tierlab.cells.expand import lanes
         from tierlab.cells.load import load_matrix
-        from tierlab.run.plan import read_plan
+        from tierlab.run.plan import plan_lanes, read_plan
         from tierlab.run.recall import canary_lanes
 
         option = self.config.option
@@ -161,7 +161,7 @@ class MatrixFile(pytest.File):
                 plan = read_plan(Path(option.tierlab_plan))
                 matrix = load_matrix(plan.matrix_file)
                 # What is answered already is left to the lane: every worker must collect the same items.
-                found = [lane for lane in lanes(matrix, plan.selection) if lane[0].build in plan.builds]
+                found = [lane for lane in plan_lanes(matrix, plan) if lane[0].build in plan.builds]
                 canaries = [lane for lane in canary_lanes(matrix, plan) if lane[0].build in plan.builds]
             else:
                 found = list(lanes(load_matrix(self.path), _selection(self.config)))

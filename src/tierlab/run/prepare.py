@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from tierlab.cells.builds import USER, BuildWish, parse_build, prefix_length, sdist_version, tree_name
 from tierlab.cells.expand import excluded, expand
 from tierlab.cells.load import load_matrix
-from tierlab.errors import BuildError, ConfigError, UsageError
+from tierlab.errors import BuildError, ConfigError, SelectionError, UsageError
 from tierlab.run.appendlog import explained
+from tierlab.run.foreign import absent, counted
 from tierlab.run.native import probe, profile_of
 from tierlab.run.plan import MATRIX_COPY, Plan, write_plan
 from tierlab.run.provenance import run_info
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tierlab.cells.matrix import Matrix
     from tierlab.cells.model import Cell
     from tierlab.cells.selection import Selection
+    from tierlab.run.record import RunInfo
     from tierlab.run.steps import Step
     from tierlab.toolchain.build import Build
     from tierlab.toolchain.engine import Engine, Say
@@ -90,6 +92,10 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         engine.prepare()
         names = dict.fromkeys(cell.build for cell in cells)
         made = make_builds(engine, names, wish.llama_cpp, say)
+        missing = absent(
+            engine, matrix, made.builds, [cell for cell in cells if cell.id not in selection.only]
+        )
+        cells = [cell for cell in cells if cell.id not in missing]
         left_out = [(item, cell) for cell, item in excluded(matrix, selection)]
         plan = Plan(
             run_dir=run_dir,
@@ -101,6 +107,7 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
             reference=made.reference,
             fresh=wish.fresh,
             unbuildable=made.unbuildable,
+            absent=tuple(missing),
             # One cell of each exclusion of the file: the first.
             canaries=tuple(
                 {
@@ -112,6 +119,9 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
             plan, made.trees, matrix, engine, cells, left_out, command=shlex.join(["invoke", *sys.argv[1:]])
         )  # fmt: skip
         info = replace(info, comparisons=steps)
+        info = replace(info, exclusions=(*info.exclusions, *counted(missing)))
+        if not cells:
+            raise SelectionError(_none_left(info))
         if note_cells:
             with Store(run_dir) as store:
                 store.write_cells(cell.id for cell in cells)
@@ -125,6 +135,11 @@ def prepare(wish: Wish, say: Say = print, *, note_cells: bool = True) -> Path:
         raise
     mark_latest(run_dir)
     return path
+
+
+def _none_left(info: RunInfo) -> str:
+    reasons = "; ".join(f"{item.rule}: {item.reason}" for item in info.exclusions[:3])
+    return f"none of the selected cells exists in what was built ({reasons}); nothing was run. Select others"
 
 
 def _this_machine(wish: Wish, matrix: Matrix, selection: Selection, say: Say) -> str:
@@ -209,7 +224,8 @@ def _built(engine: Engine, tree: Tree, name: str, say: Say) -> Build:
     except BuildError as error:
         if sdist_version(name) is None or not options.kleidiai:
             raise
-        note = f"{name}: KleidiAI is off; with the packaged one this tree does not build ({error})"
+        what = str(error).partition("): ")[2].partition(". Its cells")[0] or str(error)
+        note = f"{name}: KleidiAI is off; with the packaged one this tree does not build ({what})"
     made = build_tree(engine, tree, replace(options, kleidiai=False), say=say)
     say(f"build {note}")
     return replace(made, notes=(*made.notes, note))

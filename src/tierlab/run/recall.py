@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tierlab.cells.cell_id import parse_cell_id
-from tierlab.cells.expand import lanes
 from tierlab.cells.load import load_matrix
 from tierlab.judge.verdict import Judgement, Verdict
 from tierlab.run.keys import lane_parts, rules_digest
+from tierlab.run.plan import plan_lanes
 from tierlab.run.record import CellRecord
 from tierlab.run.settle import Settler
 from tierlab.run.store import CANARIES, RESULTS, Store, iter_records
@@ -35,7 +35,7 @@ def recall(plan: Plan) -> tuple[int, int]:
     rules = rules_digest(matrix)
     cache = VerdictCache(cache_root() / "verdicts")
     left = []
-    for name, wanted in ((RESULTS, lanes(matrix, plan.selection)), (CANARIES, canary_lanes(matrix, plan))):
+    for name, wanted in ((RESULTS, plan_lanes(matrix, plan)), (CANARIES, canary_lanes(matrix, plan))):
         left.append(0)
         with Store(plan.run_dir, name) as store:
             for lane, cells in wanted:

@@ -15,7 +15,6 @@ import numpy as np
 from tierlab.errors import HarnessError
 from tierlab.harness.messages import Answer, Crash
 from tierlab.harness.session import MAX_IN_FLIGHT
-from tierlab.run.judging import CellJudge
 from tierlab.run.outcomes import (
     crash_judgement,
     digest_of_output,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from tierlab.cells.model import Cell
     from tierlab.harness.messages import Hello, Request, Timeout
     from tierlab.harness.session import Session
+    from tierlab.run.judging import CellJudge
     from tierlab.run.workbench import Workbench
 
 
@@ -54,13 +54,14 @@ class Stream:
         hello: Hello,
         queue: deque[Cell],
         record: Callable[..., None],
+        judge: CellJudge,
     ) -> None:
         self._bench = bench
         self._session = session
         self._hello = hello
         self._queue = queue
         self._record = record
-        self._judge = CellJudge(bench.matrix, bench.problems, hello)
+        self._judge = judge
         self._flying: deque[Flight] = deque()
         self._number = 0
         self._mark = time.monotonic()

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import sdist_version
 from tierlab.cells.load import load_matrix
 from tierlab.dispatch.receipt import check_counters
+from tierlab.dispatch.symbols import kernel_symbols
 from tierlab.emulator.command_line import command, on_hardware
 from tierlab.emulator.promise import check_promise
 from tierlab.errors import TierlabError
 from tierlab.harness.session import HarnessCommand, Session, SessionFolder
+from tierlab.run.judging import TreeFacts
 from tierlab.run.keys import lane_parts, rules_digest
 from tierlab.run.problems import Problems
 from tierlab.run.provenance import note_hello
@@ -110,6 +113,13 @@ class Workbench:
         note_hello(self.exact_key(lane), hello)
         profile = self.matrix.profiles[lane.profile]
         check_promise(profile if self.engine.emulated else on_hardware(profile), hello)
+
+    def facts(self, lane: LaneKey, hello: Hello) -> TreeFacts:
+        """What the judge must know of the lane's build. BuildError if its kernels cannot be named."""
+        build = self.plan.builds[lane.build]
+        if sdist_version(lane.build) is None:
+            return TreeFacts(build.f16_sums)
+        return TreeFacts(build.f16_sums, kernel_symbols(build.directory / hello.variant))
 
     def may_retry(self, cell: Cell) -> bool:
         """True once for each cell: a process that was killed from outside is worth a second try."""

@@ -23,6 +23,7 @@ class Build:
     `digest` (SHA-256, hex) covers what went in: tree, toolchain, flags, wrapper, harness sources.
     `file_digests` covers what came out: file name → SHA-256 of every library and executable, so that a
     rebuild that gives the same bytes keeps its verdicts. `backend_dir` is for the harness' `--backend-dir`.
+    `f16_sums` says how the tree's F16 dot product adds (toolchain.tree_facts).
     """
 
     name: str
@@ -36,6 +37,7 @@ class Build:
     log: Path
     file_digests: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    f16_sums: str = "wide"
 
     @property
     def binaries(self) -> str:

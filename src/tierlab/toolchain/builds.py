@@ -21,6 +21,7 @@ from tierlab.toolchain.digests import TreeDigest, digest_of, tree_digest
 from tierlab.toolchain.disk import disk_errors
 from tierlab.toolchain.flags import Options, cmake_flags
 from tierlab.toolchain.sources import kernels_directory
+from tierlab.toolchain.tree_facts import f16_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -186,6 +187,7 @@ def _result(
         log=job.place / "build.log",
         file_digests=files,
         notes=job.flags.notes,
+        f16_sums=f16_sums(job.tree.ggml),
     )
 
 
