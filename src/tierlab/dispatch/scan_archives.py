@@ -7,6 +7,7 @@ temporary file. Names of members are shown and never used as paths.
 
 from __future__ import annotations
 
+import struct
 import tempfile
 import zipfile
 from dataclasses import dataclass, field
@@ -21,10 +22,11 @@ from tierlab.dispatch.scan_formats import (
     printable,
     tar_members,
 )
-from tierlab.dispatch.scan_streams import Budget, Continued, Part, as_file, decompressed
+from tierlab.dispatch.scan_streams import Budget, Continued, LimitError, Part, as_file, decompressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import FileIO
 
     Program = Callable[[str, Window], None]
     Library = Callable[[str, Window, list[Window]], None]
@@ -33,10 +35,14 @@ PEEK = 512
 """Enough to know a tar by."""
 
 BETWEEN = " » "
-_IN_MEMORY = 8 << 20
 _ENCRYPTED = 0x1
 _SLICE = 1 << 18
 _ZIP_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2}
+_ZIP_DAMAGE: tuple[type[Exception], ...] = (
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError),
+    *(ValueError, OverflowError, struct.error),
+)
+"""What Python's reader raises on damaged directories: names that are no UTF-8, offsets before the file, …"""
 
 
 @dataclass
@@ -61,7 +67,7 @@ class Walker:
                 self._elf(name, head, window)
             elif kind:
                 self._archive(name, kind, window, depth)
-        except (DamagedError, zipfile.BadZipFile, NotImplementedError) as problem:
+        except DamagedError as problem:
             self._problem(name, str(problem))
         return bool(kind)
 
@@ -110,25 +116,28 @@ class Walker:
         if kind == "elf" and not is_aarch64(head):
             self._other(head)
         elif kind in ("elf", "zip", "ar", "thin"):
-            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
-                spool.write(head)
-                length = len(head)
+            # Without a buffer: where there is no room, a buffer would fail once more when it is closed.
+            with tempfile.TemporaryFile(buffering=0) as kept:
+                length = _keep(head, kept)
                 while piece := stream.read(_SLICE):
-                    spool.write(piece)
-                    length += len(piece)
-                self.visit(name, Window(cast("BinaryIO", spool), 0, length), depth)
+                    length += _keep(piece, kept)
+                self.visit(name, Window(cast("BinaryIO", kept), 0, length), depth)
         elif kind:
             self._opened(depth)
             self._stream(name, kind, as_file(Continued(head, stream)), depth)
 
     def _zip(self, name: str, window: Window, depth: int) -> None:
         check_directory(window)
-        encrypted = 0
-        with zipfile.ZipFile(as_file(Part(window))) as archive:
-            for info in archive.infolist():
+        with _opened_zip(window) as archive:
+            members = archive.infolist()
+            if sum(info.compress_size for info in members) > window.size:
+                msg = "its members lie over each other, as in a decompression bomb: it is not read"
+                raise DamagedError(msg)
+            encrypted = 0
+            for info in members:
                 self.budget.member()
                 place = _inside(name, info.filename)
-                if info.is_dir():
+                if info.filename.endswith("/"):
                     continue
                 if info.flag_bits & _ENCRYPTED:
                     encrypted += 1
@@ -142,11 +151,16 @@ class Walker:
 
     def _zip_member(self, place: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, depth: int) -> None:
         try:
-            with archive.open(info) as raw:
-                stream = self.budget.metered(cast("BinaryIO", raw), lambda: info.compress_size)
+            raw = archive.open(info)
+        except _ZIP_DAMAGE as problem:
+            self._problem(place, f"it is damaged: {problem}")
+            return
+        with raw:
+            stream = self.budget.metered(cast("BinaryIO", raw), lambda: info.compress_size)
+            try:
                 self._member(place, stream, depth + 1)
-        except (DamagedError, zipfile.BadZipFile, NotImplementedError, EOFError) as problem:
-            self._problem(place, str(problem) or "it ends too early")
+            except DamagedError as problem:
+                self._problem(place, str(problem))
 
     def _ar(self, name: str, window: Window, depth: int) -> None:
         objects = []
@@ -162,6 +176,30 @@ class Walker:
                 self.visit(_inside(name, member), part, depth + 1)
         if objects:
             self.library(name, window, objects)
+
+
+def _opened_zip(window: Window) -> zipfile.ZipFile:
+    """Its directory, read; DamagedError for whatever Python's reader stumbles over."""
+    try:
+        return zipfile.ZipFile(as_file(Part(window)))
+    except _ZIP_DAMAGE as problem:
+        msg = f"it is damaged: {problem}"
+        raise DamagedError(msg) from problem
+
+
+def _keep(piece: bytes, file: FileIO) -> int:
+    """Append; LimitError where the temporary folder has no room. The number of bytes."""
+    left = memoryview(piece)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as problem:
+        msg = (
+            f"a member of it could not be kept in the temporary folder ({problem.strerror}): it is read no "
+            "further. Set TMPDIR to a folder with room"
+        )
+        raise LimitError(msg) from problem
+    return len(piece)
 
 
 def _inside(name: str, member: str) -> str:

@@ -164,5 +164,5 @@ def check_directory(window: Window) -> None:
     if size == 0xFFFFFFFF and wide >= 0:
         size = int.from_bytes(tail[wide + 40 : wide + 48], "little")
     if size > MOST_DIRECTORY:
-        msg = f"its directory of {size >> 20} MiB is larger than the {MOST_DIRECTORY >> 20} MiB that are read"
+        msg = f"its directory has {size:,} bytes; more than {MOST_DIRECTORY:,} are not read"
         raise LimitError(msg)

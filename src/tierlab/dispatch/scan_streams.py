@@ -8,6 +8,7 @@ import gzip
 import importlib
 import io
 import lzma
+import zipfile
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -38,6 +39,7 @@ DAMAGE: tuple[type[Exception], ...] = (
     ValueError,
     zlib.error,
     lzma.LZMAError,
+    zipfile.BadZipFile,
     *_zstd_error(),
 )
 """What decompressors raise on data that are not theirs."""
