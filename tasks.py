@@ -299,3 +299,29 @@ def ledger(
     lists = (profile, type, threads, columns, path, env, diff)
     words = cli.ledger_words(*lists, rows, repeat, full, build, llama_cpp, sdist, rules, docs)
     cli.finish(cli.ledger, words, engine, reports, file)
+
+
+@task(
+    iterable=["model", "type"],
+    help={
+        **DISPATCH_HELP,
+        **{name: SELECTION_HELP[name] for name in BUILDS},
+        "build": "The build whose kernels are modelled (default: patched).",
+        "model": "A core that llvm-mca knows, or a glob: neoverse-n1, -n2, -v1, -v2.",
+        "type": "iq4_xs, iq4_nl, q4_k or q4_0, or a glob.",
+    },
+)
+def cost(
+    _: Context,
+    build: str = "",
+    llama_cpp: str = "",
+    sdist: str = "",
+    model: Many = None,
+    type: Many = None,
+    engine: str = "",
+    reports: str = "reports",
+    file: str = "matrix.yaml",
+) -> None:
+    """Cycles a multiply-accumulate of the 4-bit kernels by a static model (llvm-mca); measures nothing."""
+    wish = cli.build_wish(build, llama_cpp, sdist, ())
+    cli.finish(cli.cost, wish, llama_cpp, model, type, engine, reports, file)

@@ -40,6 +40,8 @@ def invoke(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str
         (("matrix", "--compare"), "stock is the only one selected"),
         (("matrix", "--each-patch", "--build", "stock"), "names the builds itself"),
         (("matrix", "--build", "patched-99"), "asks for 99 patches and the series has"),
+        (("cost", "--model", "neoverse-n9"), "unknown model 'neoverse-n9'"),
+        (("cost", "--build", "stock,patched"), "costs are of one build"),
         (("build", "--build", "stok"), "did you mean 'stock'?"),
         (("clean", "--what", "bulids"), "did you mean 'builds'?"),
     ],

@@ -5,6 +5,7 @@ from tierlab.cli.app import finish, install_exit_contract
 from tierlab.cli.checks import test
 from tierlab.cli.chip import chip
 from tierlab.cli.claims import claims
+from tierlab.cli.cost import cost
 from tierlab.cli.file_arguments import install_file_arguments
 from tierlab.cli.gguf import gguf
 from tierlab.cli.ledger import ledger
@@ -23,6 +24,7 @@ __all__ = [
     "chip",
     "claims",
     "clean",
+    "cost",
     "doctor",
     "finish",
     "gguf",
