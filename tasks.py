@@ -167,13 +167,18 @@ def scan(_: Context, file: Many = None, json: str = "") -> None:
 
 
 @task(
-    iterable=["file", "require"],
+    iterable=["file", "require", "profile"],
     help={
+        **ENGINE_HELP,
         "file": "A model file; plain arguments are files too: invoke gguf a.gguf b.gguf.",
         "require": "What the file must hold, e.g. 'ffn>=90% iq4_xs'; may be given several times.",
         "json": "Write all to it.",
         "markdown": "Write the printed text to it.",
         "sha256": "Read every byte for the file's digest (default); without, only headers are read.",
+        "coverage": "Ask the built library which path takes each weight on each profile.",
+        "profile": "With --coverage: profile name or glob; may be given several times.",
+        "reports": RUN_HELP["reports"],
+        "matrix": SELECTION_HELP["file"],
     },
 )
 def gguf(
@@ -183,9 +188,15 @@ def gguf(
     json: str = "",
     markdown: str = "",
     sha256: bool = True,
+    coverage: bool = False,
+    profile: Many = None,
+    engine: str = "",
+    reports: str = "reports",
+    matrix: str = "matrix.yaml",
 ) -> None:
     """Say what model files really hold, and whether their labels are true; `gguf diff A B` compares two."""
-    cli.finish(cli.gguf, file or [], require, json, markdown, sha256)
+    wanted = cli.Wanted(tuple(profile or ()), engine, reports, matrix) if coverage else None
+    cli.finish(cli.gguf, file or [], require, cli.Outputs(json, markdown), sha256, wanted)
 
 
 @task(help={"unit": "Only what needs no engine.", "k": "Passed to pytest's -k."})

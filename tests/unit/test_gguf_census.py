@@ -25,7 +25,7 @@ from gguf_files import (
 )
 
 from tierlab.cli.file_arguments import with_file_options
-from tierlab.cli.gguf import gguf
+from tierlab.cli.gguf import Outputs, gguf
 from tierlab.errors import ExitCode, ModelFileError, UsageError
 from tierlab.gguf.census import Census, census
 from tierlab.gguf.model import open_model, open_models
@@ -288,7 +288,7 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
 
 def run(*files: Path, require: list[str] | None = None, **outputs: str) -> ExitCode:
     names = [str(file) for file in files]
-    return gguf(names, require, outputs.get("json", ""), outputs.get("markdown", ""), True)
+    return gguf(names, require, Outputs(**outputs), True)
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

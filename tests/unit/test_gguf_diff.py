@@ -15,7 +15,7 @@ import pytest
 from gguf_files import BF16, F16, F32, LLAMA, Q4_0, Q8_0, Made, gguf_file
 from safetensors.numpy import save_file
 
-from tierlab.cli.gguf import gguf
+from tierlab.cli.gguf import Outputs, gguf
 from tierlab.errors import ExitCode, ModelFileError, UsageError
 from tierlab.gguf.compare import Outcome
 from tierlab.gguf.data import CHUNK
@@ -514,9 +514,7 @@ def test_the_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     c = checkpoint(tmp_path, weights())
 
     def run(*words: Path | str, **outputs: str) -> ExitCode:
-        return gguf(
-            [str(word) for word in words], [], outputs.get("json", ""), outputs.get("markdown", ""), True
-        )
+        return gguf([str(word) for word in words], [], Outputs(**outputs), True)
 
     assert run("diff", a, a) == ExitCode.AS_EXPECTED
     assert (
@@ -536,8 +534,8 @@ def test_the_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in (("diff", a), ("diff", a, b, c), ("diff",)):
         with pytest.raises(UsageError, match="compares two models"):
             run(*wrong)
-    with pytest.raises(UsageError, match="knows no --require"):
-        gguf(["diff", str(a), str(b)], ["ffn>=1% q4_0"], "", "", True)
+    with pytest.raises(UsageError, match="neither --require nor"):
+        gguf(["diff", str(a), str(b)], ["ffn>=1% q4_0"], Outputs(), True)
     (tmp_path / "cut.gguf").write_bytes(a.read_bytes()[:-40])
     with pytest.raises(ModelFileError, match="cut or damaged"):
         run("diff", a, tmp_path / "cut.gguf")

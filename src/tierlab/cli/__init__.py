@@ -7,7 +7,8 @@ from tierlab.cli.chip import chip
 from tierlab.cli.claims import claims
 from tierlab.cli.cost import cost
 from tierlab.cli.file_arguments import install_file_arguments
-from tierlab.cli.gguf import gguf
+from tierlab.cli.gguf import Outputs, gguf
+from tierlab.cli.gguf_coverage import Wanted
 from tierlab.cli.ledger import ledger
 from tierlab.cli.ledger_options import ledger_words
 from tierlab.cli.maintenance import build, clean, doctor, image
@@ -17,6 +18,8 @@ from tierlab.cli.scan import scan
 from tierlab.cli.variants import variants
 
 __all__ = [
+    "Outputs",
+    "Wanted",
     "build",
     "build_options",
     "build_wish",
