@@ -35,7 +35,7 @@ def test_parse(text: str, block: int, shape: Shape) -> None:
         ("m5n8k32b1x1w1x1", "spells out a batch of one"),
         ("m5n8k32b4x1w3x1", "do not divide"),
         ("m5n8k32b0x1w1x1", "has a batch of 0"),
-        ("m5n8k32e1u1i0", "must have two experts or more"),
+        ("m5n8k32e0u0i0", "must have an expert"),
         ("m5n8k32e4u3i2", "use at most those that are not idle"),
         ("m5n8k32b2x1w1x1e4u1i0", "has experts and a batch"),
     ],

@@ -148,6 +148,22 @@ def test_plain_names() -> None:
     assert plain_names("f.constprop.0@a.c|g") == ("f", "g")
 
 
+@pytest.mark.parametrize(
+    ("counted", "name"),
+    [
+        ("_ZL4gemmiPfmPKvS1_ii", "gemm"),
+        ("_ZL4gemmiPf.constprop.0@a.cpp", "gemm"),
+        ("_ZL9gemm_tileILi2EEviPf", "gemm_tile"),
+        ("_ZL9gemm", "_ZL9gemm"),  # shorter than it says: no mangled name
+        ("_ZL04gemm", "_ZL04gemm"),
+        ("_ZN4ggml4gemmEi", "_ZN4ggml4gemmEi"),  # in a namespace
+    ],
+)
+def test_static_functions_of_cpp_have_their_names_back(counted: str, name: str) -> None:
+    assert plain_names(counted) == (name,)
+    assert ran_expected([name], {counted: 3}) == 3
+
+
 def test_expected_calls_are_summed_over_matching_names() -> None:
     ran = {
         "ggml_gemm_q4_0_4x8_q8_0": 7,

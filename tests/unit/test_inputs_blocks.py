@@ -136,7 +136,7 @@ def test_blocks_are_comparable(name: str) -> None:
 def test_extremes_reach_the_ends(name: str) -> None:
     """Whole fields of one byte; the largest weight of such blocks is the largest the type has, or near."""
     kind = MATRIX.types[name]
-    blocks = random_blocks(kind, 2000, "a key", extremes=True)
+    blocks = random_blocks(kind, 2000, "a key", style="extremes")
     for field in kind.fields:
         if field.kind in ("bits", "trits", "trits4", "codes2"):
             data = blocks[:, field.at : field.at + field.size]
@@ -151,3 +151,31 @@ def test_a_block_depends_on_its_key_alone() -> None:
     kind = MATRIX.types["q4_k"]
     assert (random_blocks(kind, 10, "a") == random_blocks(kind, 10, "a")).all()
     assert (random_blocks(kind, 10, "a") != random_blocks(kind, 10, "b")).mean() > 0.9
+
+
+def test_limits_are_the_ends_of_binary16() -> None:
+    kind = MATRIX.types["iq4_xs"]
+    blocks = random_blocks(kind, 2000, "a key", style="limits")
+    scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").ravel()
+    assert np.isfinite(scales).all()
+    largest, smallest = float(np.finfo(np.float16).max), float(np.finfo(np.float16).smallest_subnormal)
+    normal = float(np.finfo(np.float16).smallest_normal)
+    sizes = {largest, normal, normal - smallest, smallest, 0.0}
+    assert set(np.abs(scales).astype(np.float64)) == sizes
+    assert {(float(abs(scale)), bool(np.signbit(scale))) for scale in scales} == {
+        (size, sign) for size in sizes for sign in (False, True)
+    }
+    assert (blocks[:, 2:] == random_blocks(kind, 2000, "a key")[:, 2:]).all()
+
+
+def test_blocks_of_iq4_xs_have_every_scale_and_code() -> None:
+    blocks = blocks_of(MATRIX.types["iq4_xs"])
+    high = np.ascontiguousarray(blocks[:, 2:4]).view("<u2")
+    low = blocks[:, 4:8]
+    for part in range(8):
+        scale = (low[:, part // 2] >> (4 * (part % 2)) & 15) | (high[:, 0] >> (2 * part) & 3) << 4
+        assert set(scale.tolist()) == set(range(64))
+    codes = blocks[:, 8:]
+    assert all(
+        set((column & 15).tolist()) == set((column >> 4).tolist()) == set(range(16)) for column in codes.T
+    )

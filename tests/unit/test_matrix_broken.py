@@ -240,7 +240,7 @@ BROKEN = [
         "u2i1]",
         "u4i1]",
         "m2n8K1e4u4i1]",
-        "shape 'm2n8K1e4u4i1' must have two experts or more and use at most those that are not idle",
+        "shape 'm2n8K1e4u4i1' must have an expert and use at most those that are not idle",
         id="too-many-experts",
     ),
     pytest.param(

@@ -9,6 +9,9 @@ the 13 bytes that no five trits pack to; the fourth two-bit code of a ternary ty
 
 `extremes`: whole fields filled with one telling byte (all zeros, all ones, sign bits), which drives
 integer accumulators to their ends.
+
+`limits`: binary16 scales from the ends of the format: ±largest, ±smallest normal, ±largest and ±smallest
+subnormal, ±0; everything else as in `blocks`. One such block drowns another, so rows of one block show most.
 """
 
 from __future__ import annotations
@@ -38,15 +41,19 @@ _CODE_BYTES = np.array(
     [a | b << 2 | c << 4 | d << 6 for a in range(3) for b in range(3) for c in range(3) for d in range(3)],
     dtype=np.uint8,
 )
+_LIMITS = np.array(
+    [0x7BFF, 0xFBFF, 0x0400, 0x8400, 0x03FF, 0x83FF, 0x0001, 0x8001, 0x0000, 0x8000], dtype="<u2"
+)
+"""Bit patterns of binary16; no Inf, no NaN."""
 _TELLING = np.array([0x00, 0xFF, 0x7F, 0x80, 0x0F, 0xF0, 0x88, 0x77, 0xAA, 0x55], dtype=np.uint8)
 
 
-def random_blocks(kind: WeightType, count: int, key: str, *, extremes: bool = False) -> NDArray[np.uint8]:
-    """`count` blocks [count, bytes a block] that depend on the type's layout and `key` alone."""
+def random_blocks(kind: WeightType, count: int, key: str, *, style: str = "blocks") -> NDArray[np.uint8]:
+    """`count` blocks [count, bytes a block] that depend on the type's layout, `style` and `key` alone."""
     blocks = np.zeros((count, kind.bytes), dtype=np.uint8)
     for field in kind.fields:
         name = f"{key}/{field.name}"
-        value = _extreme(field, count, name) if extremes else _FILL[field.kind](field, count, name)
+        value = _STYLE[style](field, count, name)
         blocks[:, field.at : field.at + field.size] = value
     return blocks
 
@@ -71,6 +78,17 @@ def _extreme(field: Field, count: int, key: str) -> NDArray[np.uint8]:
         table = tables[field.kind]
         return np.repeat(table[below(words(key, count), 0, len(table))][:, None], field.size, axis=1)
     return _FILL[field.kind](field, count, key, ordinary=True)
+
+
+def _limit(field: Field, count: int, key: str) -> NDArray[np.uint8]:
+    if field.kind != "f16":
+        return _ordinary(field, count, key)
+    index = below(words(key, count * (field.size // 2)), 0, len(_LIMITS))
+    return _LIMITS[index].view(np.uint8).reshape(count, field.size)
+
+
+def _ordinary(field: Field, count: int, key: str) -> NDArray[np.uint8]:
+    return _FILL[field.kind](field, count, key)
 
 
 def _draw(
@@ -157,4 +175,10 @@ _FILL: dict[str, Callable[..., NDArray[np.uint8]]] = {
     "f32": _f32,
     "e8m0": _e8m0,
     "ue4m3": _ue4m3,
+}
+
+_STYLE: dict[str, Callable[[Field, int, str], NDArray[np.uint8]]] = {
+    "blocks": _ordinary,
+    "extremes": _extreme,
+    "limits": _limit,
 }

@@ -99,16 +99,25 @@ def _filled(patterns: Iterable[str], names: dict[str, str]) -> tuple[str, ...]:
 
 
 def _path_fits(path: PathInfo, problem: Problem) -> bool:
-    """The path's own conditions; `one` is ggml_n_dims(weights) == 2, and a single row is one dimension."""
+    """The path's own conditions; `one` is ggml_n_dims(weights) == 2, or 3 with experts.
+
+    ggml counts no dimension of one at the end: a single row has one, a single expert's matrix two.
+    """
     if path.activations and problem.activation_type not in path.activations:
         return False
-    if path.weight_planes == "any" or problem.shape.experts:
+    if path.weight_planes == "any" or problem.shape.experts > 1:
         return True
+    if problem.shape.experts == 1:
+        return False
     return problem.shape.weight_batch == (1, 1) and problem.shape.n > 1
 
 
 def _cpu_fits(rule: Rule, profile: Profile, variant: Variant) -> bool:
     if not rule.cpu <= profile.features or not rule.variant <= variant.needs:
+        return False
+    if (profile.vector_bits or 0) < rule.vector_bits_from:
+        return False
+    if (profile.streaming_bits or 0) < rule.streaming_bits_from:
         return False
     return rule.vector_bits is None or rule.vector_bits == profile.vector_bits
 

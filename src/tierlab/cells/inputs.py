@@ -78,7 +78,7 @@ def weights(
         data = _quantised(kind, normal(key, rows * shape.k).reshape(rows, shape.k), quantize)
     else:
         count = rows * shape.k // kind.block
-        data = random_blocks(kind, count, key, extremes=problem.weights == "extremes")
+        data = random_blocks(kind, count, key, style=problem.weights)
     return data.reshape(*planes, shape.n, kind.row_bytes(shape.k))
 
 

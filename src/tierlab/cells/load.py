@@ -132,6 +132,8 @@ def _rule(document: Document, where: Keys, entry: Data, types: Mapping[str, Weig
         variant=frozenset(entry.get("variant", ())),
         cpu=frozenset(entry.get("cpu", ())),
         vector_bits=entry.get("vector_bits"),
+        vector_bits_from=entry.get("vector_bits_from", 0),
+        streaming_bits_from=entry.get("streaming_bits_from", 0),
         n_multiple=entry.get("n_multiple", 1),
         m=_range(document, (*where, "m"), entry.get("m")),
         threads=_range(document, (*where, "threads"), entry.get("threads")),

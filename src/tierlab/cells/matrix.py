@@ -92,6 +92,7 @@ class Rule:
     """One case in which a path must take an operation; of a path's rules the first that fits counts.
 
     `variant` features are those the loaded backend was compiled with, `cpu` features those the CPU has.
+    Vector lengths are in bits: `vector_bits` is the only one that fits, `…_from` the shortest that does.
     With `from_patch` the rule holds for builds with at least that many patches of the series.
     """
 
@@ -103,6 +104,8 @@ class Rule:
     variant: frozenset[str] = frozenset()
     cpu: frozenset[str] = frozenset()
     vector_bits: int | None = None
+    vector_bits_from: int = 0
+    streaming_bits_from: int = 0
     n_multiple: int = 1
     m: tuple[int, int] | None = None
     threads: tuple[int, int] | None = None

@@ -21,7 +21,7 @@ FAMILIES = ("float", "legacy", "k", "iq", "ternary", "fp4", "tiny")
 FIELD_KINDS = ("bits", "codes2", "trits", "trits4", "f16", "f16_nibbles", "e8m0", "ue4m3", "f32", "bf16")
 QUANTIZERS = ("cast", "gguf", "native")
 OPERATIONS = ("mul_mat", "mul_mat_id", "quantize", "dequantize", "claim")
-WEIGHT_DISTRIBUTIONS = ("blocks", "gauss", "extremes", "none")
+WEIGHT_DISTRIBUTIONS = ("blocks", "gauss", "extremes", "limits", "none")
 ACTIVATION_DISTRIBUTIONS = (
     "gauss",
     "onehot",
@@ -111,6 +111,8 @@ _RULE = _record(
     variant=_list(_enum(FEATURES)),
     cpu=_list(_enum(FEATURES)),
     vector_bits=_COUNT,
+    vector_bits_from=_COUNT,
+    streaming_bits_from=_COUNT,
     n_multiple=_COUNT,
     activations=_list(_NAME),
     m=_RANGE,

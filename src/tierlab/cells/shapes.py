@@ -70,6 +70,6 @@ def _impossible(shape: Shape, *, batched: bool, with_experts: bool) -> str:
     if with_experts:
         if batched:
             return "has experts and a batch; MUL_MAT_ID takes one plane of tokens"
-        if shape.experts < 2 or shape.used < 1 or shape.used > shape.experts - shape.idle:
-            return "must have two experts or more and use at most those that are not idle"
+        if shape.experts < 1 or shape.used < 1 or shape.used > shape.experts - shape.idle:
+            return "must have an expert and use at most those that are not idle"
     return ""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,26 @@ ALIAS_SEPARATOR = "|"
 SOURCE_SEPARATOR = "@"
 """Before the source file, where several functions share a name."""
 
+_STATIC = re.compile(r"_ZL([1-9][0-9]*)")
+
 
 def plain_names(counted: str) -> tuple[str, ...]:
     """The function names behind a counted name, as the source has them.
 
-    Aliases are split, and what compiler and counters append is cut off: `f.constprop.0@a.c|g` → `f`, `g`.
+    Aliases are split, what compiler and counters append is cut off (`f.constprop.0@a.c|g` → `f`, `g`), and a
+    C++ function that is static and in no namespace has its name back (`_ZL4gemmiPf` → `gemm`).
     """
     names = counted.split(ALIAS_SEPARATOR)
-    return tuple(name.partition(SOURCE_SEPARATOR)[0].partition(".")[0] for name in names)
+    return tuple(_unmangled(name.partition(SOURCE_SEPARATOR)[0].partition(".")[0]) for name in names)
+
+
+def _unmangled(name: str) -> str:
+    """Itanium C++ ABI, 5.1.2: `_Z`, `L` for internal linkage, the name's length, the name, the parameters."""
+    found = _STATIC.match(name)
+    if found is None:
+        return name
+    start, length = found.end(), int(found[1])
+    return name[start : start + length] if start + length <= len(name) else name
 
 
 def matches(patterns: Iterable[str], counted: str) -> bool:

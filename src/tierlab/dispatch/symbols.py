@@ -25,6 +25,8 @@ KERNEL_PATTERNS = (
     "kai_kernel_*",
     "ggml_gemm_*",
     "ggml_gemv_*",
+    "_ZL*ggml_gemm_*",
+    "_ZL*ggml_gemv_*",
     "ggml_vec_dot_*",
     "ggml_quantize_mat_*",
     "ggml_cpu_fp32_to_*",
