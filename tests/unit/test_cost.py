@@ -15,10 +15,10 @@ from tierlab.cells.load import load_matrix
 from tierlab.dispatch.a64_walk import walk
 from tierlab.dispatch.block_loop import BlockLoop, Work, block_loop
 from tierlab.dispatch.cost_model import LONG, SHORT, Cycles, ModelError, command, cycles, program_text
-from tierlab.dispatch.cost_plan import CostPlan, Ratio, call_of, load_plan
+from tierlab.dispatch.cost_plan import Call, CostPlan, Ratio, call_of, load_plan
 from tierlab.errors import ConfigError
 from tierlab.report.cost_report import STATIC, cost_json, cost_markdown, unmet
-from tierlab.run.survey_cost import Cost, CostSurvey
+from tierlab.run.survey_cost import Cost, CostSurvey, followed
 
 if TYPE_CHECKING:
     from tierlab.cells.matrix import Matrix
@@ -120,7 +120,16 @@ def test_calls_say_what_is_due(matrix: Matrix, plan: CostPlan) -> None:
     assert gemm.work == Work(block=32, blocks=40, rows=16, columns=16)
     assert (gemm.arguments[0], gemm.arguments[-2:]) == (1280, (16, 16))
     assert dot.work.products == 1280
+    assert dot.expected == ("ggml_vec_dot_q4_K_q8_K",)
     assert (len(dot.arguments), dot.arguments[-1]) == (8, 1), "one row at a time"
+
+
+def test_another_kernel_on_the_way_than_receipts_demand_is_refused() -> None:
+    call = Call("k", (160, 1 << 40, 0, 2 << 40, 0, 3 << 40, 0, 1), Work(32, 5, 1, 1), ("k",))
+    assert isinstance(followed(program(k=DOT), call, 128, {}), BlockLoop)
+    other = followed(program(k=DOT), replace(call, expected=("k_i8mm", "k_sve")), 128, {})
+    assert other == "the way leads through k, and k_i8mm or k_sve is what runs there"
+    assert followed(program(k="ret"), call, 128, {}).startswith("k does 0 multiply-accumulates")  # type: ignore[union-attr]
 
 
 def test_every_name_of_the_plan_is_known(matrix: Matrix, plan: CostPlan) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tierlab.cells.claims import rule_of
+from tierlab.cells.claims import expected_kernels, rule_of
 from tierlab.cells.model import Cell, Problem, Shape
 from tierlab.dispatch.block_loop import Work
 from tierlab.errors import ConfigError
@@ -64,11 +64,16 @@ class CostPlan:
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel function to follow: its symbol, its arguments and what it must compute."""
+    """A kernel function to follow: its symbol, its arguments, what it must compute.
+
+    `expected` are patterns of the kernels that receipts demand there: one of them must be on the way, for a
+    function may hand its work to others by what the CPU has.
+    """
 
     symbol: str
     arguments: tuple[int, ...]
     work: Work
+    expected: tuple[str, ...]
 
 
 def load_plan(path: Path = PLAN) -> CostPlan:
@@ -102,7 +107,8 @@ def call_of(plan: CostPlan, matrix: Matrix, build: str, model: str, kind: str, k
     k = SUPER_BLOCK * SUPER_BLOCKS
     shape = Shape(entry.rows, max(entry.columns, 2), k)
     problem = Problem("ggml.mul_mat", "mul_mat", kind, "f32", shape, "blocks", "gauss")
-    rule = rule_of(matrix, Cell(problem, entry.path, 1, build, plan.models[model]))
+    cell = Cell(problem, entry.path, 1, build, plan.models[model])
+    rule = rule_of(matrix, cell)
     if rule is None:
         return None
     codes = matrix.codes[weights.codes].symbol
@@ -113,4 +119,5 @@ def call_of(plan: CostPlan, matrix: Matrix, build: str, model: str, kind: str, k
     if entry.columns == 1:
         # ggml_vec_dot_t: n, s, bs, vx, bx, vy, by, nrc
         arguments = (k, output, 0, weight, 0, activation, 0, 1)
-    return Call(symbol, arguments, Work(weights.block, k // weights.block, entry.rows, entry.columns))
+    work = Work(weights.block, k // weights.block, entry.rows, entry.columns)
+    return Call(symbol, arguments, work, expected_kernels(matrix, cell)[0])

@@ -13,6 +13,7 @@ from tierlab.dispatch.a64_walk import WalkError, walk
 from tierlab.dispatch.block_loop import BlockLoop, block_loop
 from tierlab.dispatch.cost_model import LONG, SHORT, Cycles, ModelError, command, cycles, program_text
 from tierlab.dispatch.cost_plan import Call, CostPlan, call_of
+from tierlab.dispatch.expected import matches, plain_names
 from tierlab.errors import BuildError
 from tierlab.toolchain.engine import Mount
 
@@ -87,7 +88,7 @@ class _Surveyor:
         key = (library, vector_bits, call)
         if key not in self._loops:
             answers = dict.fromkeys(self.plan.vector_bytes, (length or 0) // 8)
-            self._loops[key] = _loop(self._programs[library], call, vector_bits, answers)
+            self._loops[key] = followed(self._programs[library], call, vector_bits, answers)
         return self._loops[key]
 
 
@@ -128,10 +129,13 @@ def cost_survey(
     return made
 
 
-def _loop(program: Program, call: Call, vector_bits: int, answers: Mapping[str, int]) -> BlockLoop | str:
+def followed(program: Program, call: Call, vector_bits: int, answers: Mapping[str, int]) -> BlockLoop | str:
     """The block loop of a call, or why there is none."""
     try:
         found = walk(program, call.symbol, call.arguments, vector_bits, answers)
+        if not any(matches(call.expected, name) for name in found.flows):
+            went = ", ".join(plain_names(name)[0] for name in found.flows)
+            return f"the way leads through {went}, and {' or '.join(call.expected)} is what runs there"
         return block_loop(found, call.symbol, call.work, vector_bits)
     except WalkError as error:
         return str(error)
