@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from tierlab.cells.builds import sdist_version
 from tierlab.cells.load import load_matrix
 from tierlab.cli.chip import matrix_path, say
 from tierlab.cli.ledger_options import LedgerWords, ask_of, environment_of
@@ -63,8 +64,10 @@ def ledger(words: LedgerWords, engine: str, reports: str, file: str) -> ExitCode
             append(folder / LEDGER, found)
             done.append(found)
             _show(found, rules, survey.plan.run_dir, alone=len(opened) == 1)
-        if len(done) > 1:
-            _show_diff(done[0], done[-1], opened[0].plan.run_dir)
+        for other in done[1:]:
+            _show_diff(
+                *_old_and_new(done[0], other), opened[0].plan.run_dir, _name("diff", other, len(done) == 2)
+            )
     print(f"appended to {folder / LEDGER}: {', '.join(each.run.run for each in done)}")
     if words.docs:
         print(f"tables written: {write_docs(given_path(words.docs), done, rules)}")
@@ -82,9 +85,19 @@ def _recorded(survey: Survey, asked: Ask, rules: tuple[Rule, ...], digest: str) 
 
 def _show(found: Ledger, rules: tuple[Rule, ...], folder: Path, alone: bool) -> None:
     print(f"\n{short_form(found, rules)}")
-    name = "ledger" if alone else f"ledger-{found.run.build.replace(':', '-')}"
-    written = write_both(folder, name, long_form(found, rules), ledger_json(found, rules))
+    written = write_both(
+        folder, _name("ledger", found, alone), long_form(found, rules), ledger_json(found, rules)
+    )
     print(f"written: {written[0]}, {written[1]}")
+
+
+def _name(stem: str, found: Ledger, alone: bool) -> str:
+    return stem if alone else f"{stem}-{found.run.build.replace(':', '-')}"
+
+
+def _old_and_new(first: Ledger, other: Ledger) -> tuple[Ledger, Ledger]:
+    """In the order of the builds, but a published package is older than what is at hand."""
+    return (other, first) if sdist_version(other.run.build) is not None else (first, other)
 
 
 def _compare(folder: Path, runs: tuple[str, ...]) -> ExitCode:
@@ -98,12 +111,12 @@ def _compare(folder: Path, runs: tuple[str, ...]) -> ExitCode:
     for place in torn:
         say(f"tierlab: passed over: {place} (cut short)")
     old, new = (find(folder / LEDGER, word, known) for word in runs)
-    return _show_diff(old, new, create_run_dir(folder))
+    return _show_diff(old, new, create_run_dir(folder), "diff")
 
 
-def _show_diff(old: Ledger, new: Ledger, folder: Path) -> ExitCode:
+def _show_diff(old: Ledger, new: Ledger, folder: Path, name: str) -> ExitCode:
     text = diff_markdown(old, new)
-    written = write_both(folder, "diff", text, diff_json(old, new))
+    written = write_both(folder, name, text, diff_json(old, new))
     print(f"\n{text}\nwritten: {written[0]}, {written[1]}")
     return ExitCode.AS_EXPECTED
 

@@ -155,7 +155,7 @@ def _key(row: Row) -> Key:
 
 def _name(ledger: Ledger) -> str:
     """The tree's version, or the build where it has none."""
-    return ledger.run.build if ledger.run.build != "stock" else ledger.run.tree.split(",")[0]
+    return ledger.run.build if ledger.run.build != "stock" else ledger.run.tree.partition(" (")[0]
 
 
 def _set(ledger: Ledger) -> str:

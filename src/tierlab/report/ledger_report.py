@@ -81,11 +81,14 @@ def ran_table(ledger: Ledger) -> str:
 
 
 def _executed(group: Group[Cell], usual: int, rows: Iterable[Row]) -> str:
+    rows = list(rows)
     every = sorted({row.threads for row in rows})
+    shapes = {(row.columns, row.rows) for row in rows}
     texts = []
     for part in group.parts:
         threads = threads_text(part.threads, every)
-        texts.append(f"{shapes_text(part.shapes, usual)}{f' {threads}' if threads else ''}: {part.what[3]}")
+        where = "all" if set(part.shapes) == shapes else shapes_text(part.shapes, usual)
+        texts.append(f"{where}{f' {threads}' if threads else ''}: {part.what[3]}")
     return "; ".join(texts)
 
 
