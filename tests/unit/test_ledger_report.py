@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -23,15 +24,13 @@ from tierlab.report.ledger_diff import (
     diff_json,
     diff_markdown,
 )
-from tierlab.report.ledger_docs import BEGIN, END, write_docs
+from tierlab.report.ledger_docs import COMPARISON, RUN, generated, generated_diff, marks, write_docs
 from tierlab.report.ledger_groups import merged, shapes_text, threads_text, usual_rows
 from tierlab.report.ledger_json import ledger_json, schema
 from tierlab.report.ledger_report import long_form, short_form
 from tierlab.report.ledger_summary import dependences, exit_code, reach, rule_totals
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tierlab.run.ledger_rows import Row
 
 RULES = load_rules()
@@ -185,17 +184,32 @@ def test_two_runs_in_one_table() -> None:
 
 def test_tables_are_written_between_the_marks_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_docs(page, [ledger()], RULES)
+    (begin, end), (first, last) = marks(RUN), marks(COMPARISON)
+    page.write_text(f"before\n{begin}\nold\n{end}\nbetween\n{first}\n{last}\nafter\n")
+    write_docs(page, RUN, generated(ledger(), RULES))
     text = page.read_text()
-    assert text.startswith(f"before\n{BEGIN}\n\n`invoke ledger` on llama-cpp-python 0.3.36")
-    assert text.endswith(f"{END}\nafter\n")
+    assert text.startswith(f"before\n{begin}\n\n`invoke ledger` on llama-cpp-python 0.3.36")
+    assert text.endswith(f"{end}\nbetween\n{first}\n{last}\nafter\n")
     assert "old" not in text
     assert "| never.sve-beside-256" in text
-    write_docs(page, [ledger(), ledger(name="run2@user")], RULES)
-    assert "### llama-cpp-python 0.3.36 against user" in page.read_text()
+    write_docs(page, COMPARISON, generated_diff(ledger(), ledger(name="run2@user")))
+    assert f"{first}\n\n### llama-cpp-python 0.3.36 against user" in page.read_text()
     page.write_text("no marks")
     with pytest.raises(UsageError, match="has no part between"):
-        write_docs(page, [ledger()], RULES)
+        write_docs(page, RUN, "")
     with pytest.raises(UsageError, match="written nowhere"):
-        write_docs(tmp_path / "none.md", [ledger()], RULES)
+        write_docs(tmp_path / "none.md", RUN, "")
+
+
+def test_the_documentation_s_rules_are_those_of_the_file() -> None:
+    """The page's tables are of a run; a rule that was changed since would make them lie."""
+    page = (Path(__file__).parents[2] / "docs/ledger.md").read_text()
+    begin, end = marks(RUN)
+    part = page.partition(begin)[2].partition(end)[0]
+    said = {
+        cells[1].strip(): cells[2].strip()
+        for line in part.partition("### Rules")[2].partition("### Bytes")[0].splitlines()
+        if len(cells := line.split("|")) == 6 and "." in cells[1]
+    }
+    assert said == {rule.id: rule.says for rule in RULES}
+    assert "0 broken (100 %)" in part

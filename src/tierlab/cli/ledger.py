@@ -14,7 +14,7 @@ from tierlab.cli.options import given_path, tree_path
 from tierlab.dispatch.rules import RULES, load_rules
 from tierlab.errors import ExitCode, UsageError
 from tierlab.report.ledger_diff import diff_json, diff_markdown
-from tierlab.report.ledger_docs import write_docs
+from tierlab.report.ledger_docs import COMPARISON, RUN, generated, generated_diff, write_docs
 from tierlab.report.ledger_json import ledger_json
 from tierlab.report.ledger_report import long_form, short_form
 from tierlab.report.ledger_summary import exit_code
@@ -42,7 +42,7 @@ def ledger(words: LedgerWords, engine: str, reports: str, file: str) -> ExitCode
     """
     folder = given_path(reports) / "ledger"
     if words.diff:
-        return _compare(folder, words.diff)
+        return _compare(folder, words)
     matrix_file = matrix_path(file)
     matrix = load_matrix(matrix_file)
     rules_file = given_path(words.rules) if words.rules else RULES
@@ -70,7 +70,7 @@ def ledger(words: LedgerWords, engine: str, reports: str, file: str) -> ExitCode
             )
     print(f"appended to {folder / LEDGER}: {', '.join(each.run.run for each in done)}")
     if words.docs:
-        print(f"tables written: {write_docs(given_path(words.docs), done, rules)}")
+        print(f"tables written: {write_docs(given_path(words.docs), RUN, generated(done[0], rules))}")
     return _worst(done)
 
 
@@ -100,7 +100,8 @@ def _old_and_new(first: Ledger, other: Ledger) -> tuple[Ledger, Ledger]:
     return (other, first) if sdist_version(other.run.build) is not None else (first, other)
 
 
-def _compare(folder: Path, runs: tuple[str, ...]) -> ExitCode:
+def _compare(folder: Path, words: LedgerWords) -> ExitCode:
+    runs = words.diff
     if len(runs) != 2:
         msg = (
             f"--diff compares two runs and {len(runs)} are named; nothing was compared. Write --diff OLD,NEW"
@@ -111,6 +112,8 @@ def _compare(folder: Path, runs: tuple[str, ...]) -> ExitCode:
     for place in torn:
         say(f"tierlab: passed over: {place} (cut short)")
     old, new = (find(folder / LEDGER, word, known) for word in runs)
+    if words.docs:
+        write_docs(given_path(words.docs), COMPARISON, generated_diff(old, new))
     return _show_diff(old, new, create_run_dir(folder), "diff")
 
 

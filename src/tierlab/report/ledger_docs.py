@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The generated part of a documentation page: tables of recorded runs between two marks."""
+"""The generated part of a documentation page: tables of a run, or of a comparison, between marks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,29 @@ if TYPE_CHECKING:
     from tierlab.dispatch.rules import Rule
     from tierlab.run.ledger_rows import Ledger
 
-BEGIN = "<!-- begin: written by invoke ledger --docs -->"
-END = "<!-- end: written by invoke ledger --docs -->"
+RUN, COMPARISON = "a run", "a comparison"
+"""What a pair of marks encloses."""
 
 
-def write_docs(page: Path, done: Sequence[Ledger], rules: Sequence[Rule]) -> Path:
-    """Put the tables of these runs between the marks of `page`. Raises UsageError where it has none."""
+def marks(what: str) -> tuple[str, str]:
+    """The lines of a page between which the tables of `what` stand."""
+    return f"<!-- begin: {what}, written by invoke ledger --docs -->", f"<!-- end: {what} -->"
+
+
+def write_docs(page: Path, what: str, body: str) -> Path:
+    """Put `body` between the marks of `page`. Raises UsageError where it has none."""
     try:
         text = page.read_text(encoding="utf-8")
     except OSError as error:
         msg = f"{page}: {error.strerror}; the run is recorded, its tables were written nowhere. Name a page"
         raise UsageError(msg) from error
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = marks(what)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        msg = f"{page} has no part between {BEGIN} and {END}; the run is recorded, the page was left as it is"
+        msg = f"{page} has no part between {first} and {last}; the run is recorded, the page is as it was"
         raise UsageError(msg)
-    body = "\n\n".join([*(generated(each, rules) for each in done), *_compared(done)])
-    replace_file(page, [f"{before}{BEGIN}\n\n{body}\n\n{END}{after}".encode()])
+    replace_file(page, [f"{before}{first}\n\n{body.strip()}\n\n{last}{after}".encode()])
     return page
 
 
@@ -56,7 +61,6 @@ def generated(ledger: Ledger, rules: Sequence[Rule]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _compared(done: Sequence[Ledger]) -> list[str]:
-    if len(done) < 2:
-        return []
-    return [diff_markdown(done[0], done[-1]).replace("# ", "### ", 1).rstrip()]
+def generated_diff(old: Ledger, new: Ledger) -> str:
+    """The comparison of two runs, as part of a page."""
+    return diff_markdown(old, new).replace("\n## ", "\n#### ").replace("# ", "### ", 1)
