@@ -43,14 +43,19 @@ class ForgetfulBench(Workbench):
 
 
 class Lanes:
-    """Runs cells, named by their ids, on given builds; close it (or use it as a context)."""
+    """Runs cells, named by their ids, on given builds; close it (or use it as a context).
 
-    def __init__(self, rig: Rig, builds: dict[str, Build], folder: Path) -> None:
+    `environment` is set for the processes under test.
+    """
+
+    def __init__(
+        self, rig: Rig, builds: dict[str, Build], folder: Path, environment: dict[str, str] | None = None
+    ) -> None:
         shutil.copyfile(MATRIX, folder / MATRIX_COPY)
         reference = rig.build(Mode.REFERENCE)
         engine = rig.engine
         plan = Plan(folder, Selection(), 1, engine.name, engine.identity(), builds, reference, fresh=True)
-        self._bench = ForgetfulBench(plan)
+        self._bench = ForgetfulBench(replace(plan, environment=environment or {}))
 
     def run(
         self, ids: Iterable[str], faults: Mapping[str, str] | None = None, seconds: float | None = None
