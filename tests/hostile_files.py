@@ -69,19 +69,19 @@ def deflated(head: bytes, mebibytes: int) -> bytes:
     return first + again * mebibytes + b"\3\0"
 
 
-def zip_of(streams: list[bytes], size: int, entries: int, checksum: int = 0) -> bytes:
-    """A zip whose directory names `entries` members of `size` bytes; they take turns with the streams."""
+def zip_of(streams: list[bytes], size: int, entries: int, checksum: int = 0, name: bytes = b"a") -> bytes:
+    """A zip whose directory has `entries` members of `size` bytes; they take turns with the streams."""
     sizes = [struct.pack("<III", checksum, len(stream), size) for stream in streams]
     fixed = struct.pack("<HHHHH", 20, 0, 8, 0, 0x21)
     body, places = bytearray(), []
     for stream, each in zip(streams, sizes, strict=True):
         places.append(len(body))
-        body += b"PK\3\4" + fixed + each + struct.pack("<HH", 1, 0) + b"a" + stream
+        body += b"PK\3\4" + fixed + each + struct.pack("<HH", len(name), 0) + name + stream
     directory = bytearray()
     for number in range(entries):
         which = number % len(streams)
         directory += b"PK\1\2" + struct.pack("<H", 20) + fixed + sizes[which]
-        directory += struct.pack("<HHHHHII", 1, 0, 0, 0, 0, 0, places[which]) + b"a"
+        directory += struct.pack("<HHHHHII", len(name), 0, 0, 0, 0, 0, places[which]) + name
     end = struct.pack("<HHHHIIH", 0, 0, entries, entries, len(directory), len(body), 0)
     return bytes(body + directory) + b"PK\5\6" + end
 

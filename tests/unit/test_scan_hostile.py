@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
+from hostile_files import MIB, deflated, zip_of
 from scan_files import FUNCTION, GLOBAL, NOP, SDOT, ar, elf
 
 from tierlab.dispatch.scan import FileScan, scan_file
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MIB = 1 << 20
 GOOD = elf([SDOT] * 64, [("f", 0, 64, FUNCTION, GLOBAL)])
 
 
@@ -52,6 +53,14 @@ def encrypted(data: bytes) -> bytes:
             out[place + at] |= 1
             place = out.find(magic, place + 1)
     return bytes(out)
+
+
+def misnamed(name: bytes) -> bytes:
+    """A zip of one program whose directory calls it `name`, said to be UTF-8."""
+    data = zipped({"a" * len(name): GOOD})
+    at = data.rindex(b"PK\1\2")
+    flags = changed(data, at + 8, "<H", 0x800)
+    return flags[: at + 46] + name + flags[at + 46 + len(name) :]
 
 
 def changed(data: bytes, at: int, layout: str, *values: int) -> bytes:
@@ -114,6 +123,8 @@ BAD = {
     ),
     "encrypted zip": (encrypted(zipped({"a.so": GOOD})), "1 member is encrypted"),
     "zip cut off": (zipped({"a.so": GOOD})[:-30], "damaged or truncated"),
+    "zip with a name that is no text": (misnamed(b"\x81\x81"), "it is damaged: 'utf-8' codec can't decode"),
+    "zip whose members overlap": (zip_of([deflated(b"", 1)], MIB, 3), "its members lie over each other"),
     "zip of lzma": (zipped({"a.so": GOOD}, zipfile.ZIP_LZMA), "compression method 14 is not read here"),
     "gzip cut off": (gzip.compress(GOOD)[:-20], "it is damaged"),
     "xz of nonsense": (b"\xfd7zXZ\0" + b"nonsense" * 20, "it is damaged"),
@@ -147,6 +158,11 @@ def test_bad_input_is_one_verdict_and_exit_2(tmp_path: Path, case: str) -> None:
     assert "\n" not in found.verdict
     assert found.binaries == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_member_without_a_name_is_read(tmp_path: Path) -> None:
+    found = scanned(tmp_path, zip_of([deflated(GOOD, 0)], len(GOOD), 1, zlib.crc32(GOOD), b""))
+    assert (found.exit_code, [binary.name for binary in found.binaries]) == (ExitCode.AS_EXPECTED, [""])
 
 
 def test_good_members_beside_bad_ones_are_kept_and_exit_is_2(tmp_path: Path) -> None:
