@@ -169,11 +169,13 @@ def test_two_runs_in_one_table() -> None:
         (decode(path="repack", calls={"ggml_gemv_q4_0_4x8_q8_0": 1}), row()),
         "run0@sdist-0.3.16",
         tree="llama-cpp-python 0.3.16",
+        build_notes=("KleidiAI is off",),
     )
     new = ledger((decode(), row(), hybrid(1)))
     text = diff_markdown(old, new)
     assert "# sdist-0.3.16 against llama-cpp-python 0.3.36" in text
     assert "3 products: 1 same, 1 other path, 1 in one run only." in text
+    assert "- old, the build: KleidiAI is off" in text
     lines = [line for line in text.splitlines() if line.startswith("| neoverse-n2")]
     assert "repack: DOTPROD (gemv_q4_0_4x8_q8_0)" in lines[0]
     assert "other path" in lines[0]

@@ -69,8 +69,7 @@ def diff_markdown(old: Ledger, new: Ledger) -> str:
     said = ", ".join(f"{count(number)} {name}" for name, number in counts.items() if number)
     parts = [
         f"# {_name(old)} against {_name(new)}",
-        f"- old: run {old.run.run}, tree {old.run.tree}, {_set(old)}\n"
-        f"- new: run {new.run.run}, tree {new.run.tree}, {_set(new)}",
+        "\n".join([*_facts("old", old), *_facts("new", new)]),
         f"{count(len(found))} products: {said}.",
         "A family stands for what ran, behind the path that took the weight; calls are left out.",
         _table(found, _name(old), _name(new)),
@@ -156,6 +155,12 @@ def _key(row: Row) -> Key:
 def _name(ledger: Ledger) -> str:
     """The tree's version, or the build where it has none."""
     return ledger.run.build if ledger.run.build != "stock" else ledger.run.tree.partition(" (")[0]
+
+
+def _facts(which: str, ledger: Ledger) -> list[str]:
+    run = ledger.run
+    notes = [f"- {which}, the build: {note}" for note in run.build_notes]
+    return [f"- {which}: run {run.run}, tree {run.tree}, {_set(ledger)}", *notes]
 
 
 def _set(ledger: Ledger) -> str:

@@ -202,6 +202,7 @@ def _facts(run: LedgerRun) -> list[str]:
         f"- engine {run.engine}, image {run.engine_identity[:16]}, emulators "
         + ", ".join(f"{name} {version}" for name, version in run.emulators.items()),
         f"- set for the processes: {set_here}",
+        *(f"- the build: {note}" for note in run.build_notes),
     ]
 
 

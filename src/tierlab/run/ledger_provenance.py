@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tierlab.dispatch.rules import Rule
     from tierlab.errors import ExitCode
     from tierlab.run.survey_ledger import LedgerSurvey
+
+_IN_TREE = re.compile(r"/\S*?/ggml/")
+"""Where a tree lies on this machine is nobody's business elsewhere."""
 
 
 def header(ledger: LedgerSurvey, started: str, code: ExitCode, rules_digest: str) -> LedgerRun:
@@ -51,6 +55,7 @@ def header(ledger: LedgerSurvey, started: str, code: ExitCode, rules_digest: str
         rules_digest=rules_digest,
         profiles=tuple(ledger.told),
         places=places(tree.ggml, ledger.rules),
+        build_notes=tuple(_IN_TREE.sub("ggml/", note) for note in build.notes),
         rows=len(ledger.rows),
         exit_code=int(code),
     )

@@ -138,7 +138,10 @@ class Row:
 
 @dataclass(frozen=True)
 class LedgerRun:
-    """The provenance of a run of the ledger. `environment` was set for the processes under test."""
+    """The provenance of a run of the ledger. `environment` was set for the processes under test.
+
+    `build_notes` say where the build is not as the tree asked, like KleidiAI left out.
+    """
 
     run: str
     started: str
@@ -164,6 +167,7 @@ class LedgerRun:
     places: tuple[Place, ...]
     models: tuple[Model, ...] = ()
     models_note: str = PRODUCTS_NOTE
+    build_notes: tuple[str, ...] = ()
     rows: int = 0
     exit_code: int = 0
     schema: int = SCHEMA
