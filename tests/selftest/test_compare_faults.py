@@ -59,8 +59,8 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compare:
 
     def run(touches: tuple[str, ...], **more: Any) -> tuple[ExitCode, dict[str, Any]]:
         monkeypatch.setattr(prepare, "load_patches", lambda: (one_bit(touches),))
-        builds = more.pop("build", "")
-        words = selection("default", CELLS, PROFILES, *[None] * 3, builds, "", "", "matrix.yaml")
+        builds = (more.pop("build", ""), "", "", ())
+        words = selection("default", CELLS, PROFILES, *[None] * 3, builds, "", "matrix.yaml")
         code = matrix(words, "", "", "", False, str(tmp_path), **more)
         return code, json.loads((tmp_path / "latest" / "report.json").read_text())
 
